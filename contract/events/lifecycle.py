@@ -1,0 +1,132 @@
+"""Events of a runtime's life: start-up stages, conditions, budget, trials, end."""
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime
+
+from contract.events.envelope import Count, EventEnvelope, Stream, Trial
+from contract.failures import FailureReason
+from contract.ids import AttemptId, Name
+from contract.model import ContractModel
+
+
+class Producer(ContractModel):
+    """Who writes a stream."""
+
+    name: str
+    version: str
+    build: str = "unknown"
+
+
+class StreamOpened(EventEnvelope):
+    """First event of every stream; a reader refuses an unknown contract_version."""
+
+    type: Literal["stream_opened"] = "stream_opened"
+    stream: Stream
+    contract_version: str
+    attempt_id: AttemptId
+    producer: Producer
+    t_wall: AwareDatetime
+    """Wall clock at t_mono_ns, for display only."""
+
+
+class RuntimeStage(EventEnvelope):
+    """A named stage of start-up has ended (B14): tokenizer, weights, pipelines, ready."""
+
+    type: Literal["runtime_stage"] = "runtime_stage"
+    stage: Literal["tokenizer", "weights", "pipelines", "ready"]
+    duration_ns: Count
+
+
+class Conditions(ContractModel):
+    """Under what a result was measured (C5). Results under different conditions are not compared silently."""
+
+    device_model: str
+    os_name: str
+    os_version: str
+    os_build: str = ""
+    cpu: str = ""
+    cores: int | None = None
+    memory_bytes: int | None = None
+    runtime_name: str
+    runtime_version: str
+    tier: str
+    """Which kernels ran, e.g. `aten`."""
+    dtype: str
+    threads: int | None = None
+    model_name: str
+    model_digest: str
+    model_parameters: int | None = None
+    low_power_mode: bool | None = None
+    screen_on: bool | None = None
+    thermal_state: str = "unknown"
+    battery_percent: float | None = None
+    charging: bool | None = None
+    virtual: bool = False
+    """True for an emulated device: nothing here was measured on a phone."""
+    extra: dict[str, Any] = {}
+
+
+class ConditionsRecorded(EventEnvelope):
+    """The conditions at the start of the attempt."""
+
+    type: Literal["conditions_recorded"] = "conditions_recorded"
+    conditions: Conditions
+
+
+class BudgetRow(ContractModel):
+    """One line of the memory budget table (B5)."""
+
+    name: str
+    size_bytes: int
+    note: str = ""
+
+
+class MemoryBudgeted(EventEnvelope):
+    """The memory budget of one arm, before its first trial (B5)."""
+
+    type: Literal["memory_budgeted"] = "memory_budgeted"
+    arm: Name
+    limit_bytes: Count | None
+    rows: list[BudgetRow]
+    block_tokens: Count
+    block_size_bytes: Count
+    blocks: Count
+    agents_requested: Count
+    agents_admitted: Count
+
+
+class TrialStarted(EventEnvelope):
+    """Wall time of the trial starts here: the tasks are known, nothing is computed yet."""
+
+    type: Literal["trial_started"] = "trial_started"
+    trial: Trial
+    arm: Name
+    pair: int | None
+    warmup: bool
+
+
+class TrialFinished(EventEnvelope):
+    """Wall time of the trial ends here: the last agent is done."""
+
+    type: Literal["trial_finished"] = "trial_finished"
+    trial: Trial
+    status: Literal["completed", "failed", "cancelled"]
+    reason: FailureReason | None = None
+
+
+class RuntimeFinished(EventEnvelope):
+    """Last event of the control stream: the runtime ends on purpose."""
+
+    type: Literal["runtime_finished"] = "runtime_finished"
+    status: Literal["completed", "failed", "cancelled"]
+    reason: FailureReason | None = None
+    detail: str = ""
+
+
+class LogLine(EventEnvelope):
+    """A line for people."""
+
+    type: Literal["log_line"] = "log_line"
+    level: Literal["debug", "info", "warning", "error"]
+    message: str

@@ -1,0 +1,29 @@
+"""The version of everything in this package.
+
+Changed whenever a field is: model, schema, vectors, Swift and this number go in one commit
+(docs/adr/0001). A reader refuses a stream whose version it does not know.
+"""
+
+from typing import Final
+
+CONTRACT_VERSION: Final = "1.0"
+SUPPORTED_CONTRACT_VERSIONS: Final = frozenset({CONTRACT_VERSION})
+
+
+class ContractVersionError(ValueError):
+    """A stream or body speaks a contract version that this build does not know."""
+
+    def __init__(self, found: str) -> None:
+        """`found` is the version that was read, as text."""
+        known = ", ".join(sorted(SUPPORTED_CONTRACT_VERSIONS))
+        super().__init__(
+            f"contract version {found!r} is not known here (known: {known}); "
+            "install the same dynofarm version on both sides"
+        )
+        self.found = found
+
+
+def require_supported(version: str) -> None:
+    """Return if `version` is spoken here; raise ContractVersionError otherwise."""
+    if version not in SUPPORTED_CONTRACT_VERSIONS:
+        raise ContractVersionError(version)
