@@ -1,0 +1,199 @@
+"""The surface between device agent and controller: enrol, hello, claim, renew, events, result.
+
+Source: service.md 8.5 and 8.6. Every write carries the fence; the server states times in each answer.
+Paths: POST /agent/enroll, /agent/hello, /agent/claims, /agent/leases/{id}:renew,
+/agent/attempts/{id}/events, PUT /agent/attempts/{id}/result, PUT /agent/attempts/{id}/artifacts/{name}.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, PositiveInt
+
+from contract.events.envelope import Count, Stream
+from contract.failures import FailureReason
+from contract.ids import AgentId, AttemptId, ClaimId, DeviceId, LeaseId, Name
+from contract.jobs import AttemptSpec
+from contract.model import ContractModel
+from contract.states import DeviceState, TargetKind
+from contract.version import CONTRACT_VERSION
+
+Seconds = Annotated[float, Field(ge=0)]
+Fence = Annotated[int, Field(ge=1)]
+
+MAX_BATCH_BYTES = 1 << 20
+
+
+class EnrollRequest(ContractModel):
+    """Exchange a one-time enrolment token (bearer) for the agent's own token."""
+
+    agent_name: Name
+    contract_version: str = CONTRACT_VERSION
+
+
+class EnrollAnswer(ContractModel):
+    """The token is shown once; the controller keeps its hash."""
+
+    agent_id: AgentId
+    token: str
+
+
+class DeviceReport(ContractModel):
+    """A device as its agent sees it now. state: what the agent observed, mapped to an event there."""
+
+    device_id: DeviceId
+    kind: TargetKind
+    generation: PositiveInt
+    """Rises whenever the device was re-attached or rebooted: old handles are void."""
+    ready: bool
+    reasons: list[str] = []
+    device_model: str
+    os_name: str
+    os_version: str
+    os_build: str = ""
+    memory_bytes: Count | None = None
+    virtual: bool = False
+    models: list[Name] = []
+    """Names of the models that can run here."""
+    labels: dict[str, str] = {}
+    properties: dict[str, Any] = {}
+
+
+class HostHealth(ContractModel):
+    """The agent's own machine."""
+
+    disk_free_bytes: Count
+    open_files: Count
+    resident_bytes: Count
+    spool_backlog_events: Count
+
+
+class HeldLease(ContractModel):
+    """A lease that the agent believes it holds."""
+
+    lease_id: LeaseId
+    attempt_id: AttemptId
+    fence: Fence
+
+
+class Hello(ContractModel):
+    """A full-state report, sent at start and every `hello_interval_s`: lost messages heal by it."""
+
+    contract_version: str = CONTRACT_VERSION
+    agent_version: str
+    sent_at: AwareDatetime
+    health: HostHealth
+    devices: Annotated[list[DeviceReport], Field(max_length=256)]
+    leases: Annotated[list[HeldLease], Field(max_length=256)] = []
+
+
+class DeviceStanding(ContractModel):
+    """What the controller holds of a device after the hello."""
+
+    device_id: DeviceId
+    state: DeviceState
+    reasons: list[str] = []
+
+
+class HelloAnswer(ContractModel):
+    """Leases not named in `continue_leases` are to be abandoned: stop, clean, keep the spool."""
+
+    server_time: AwareDatetime
+    hello_interval_s: Seconds
+    claim_wait_s: Seconds
+    continue_leases: list[LeaseId]
+    abandon_leases: list[LeaseId]
+    devices: list[DeviceStanding]
+    drain: bool = False
+
+
+class ClaimRequest(ContractModel):
+    """Ask for one attempt on one of the ready devices. The same claim_id always gets the same answer."""
+
+    claim_id: ClaimId
+    devices: Annotated[list[DeviceId], Field(min_length=1, max_length=256)]
+    wait_s: Annotated[float, Field(ge=0, le=25)] = 20.0
+
+
+class Lease(ContractModel):
+    """The right to use one device for one attempt until the ttl runs out.
+
+    The agent's own deadline is the monotonic time at which it SENT the request, plus ttl_s,
+    minus margin_s; then it stops touching the device by itself (self-fence).
+    """
+
+    lease_id: LeaseId
+    attempt_id: AttemptId
+    device_id: DeviceId
+    fence: Fence
+    ttl_s: Seconds
+    renew_interval_s: Seconds
+    margin_s: Seconds
+    spec: AttemptSpec
+
+
+Phase = Literal["preparing", "running", "uploading"]
+
+
+class RenewRequest(ContractModel):
+    """Keep the lease and report the phase. The first renewal is the acceptance."""
+
+    fence: Fence
+    phase: Phase
+    sent_at: AwareDatetime
+    trials_done: Count = 0
+
+
+class RenewAnswer(ContractModel):
+    """Cancel travels here; 410 `lease-gone` means stop, clean, hello."""
+
+    server_time: AwareDatetime
+    ttl_s: Seconds
+    renew_interval_s: Seconds
+    margin_s: Seconds
+    directive: Literal["continue", "cancel"]
+
+
+class EventBatchHeader(ContractModel):
+    """First line of an event upload (gzip NDJSON of at most MAX_BATCH_BYTES uncompressed); events follow,
+    one a line, numbered first_seq, first_seq + 1 and so on."""
+
+    stream: Stream
+    first_seq: PositiveInt
+    count: Annotated[int, Field(ge=1, le=10_000)]
+    fence: Fence
+    sent_at: AwareDatetime
+
+
+class EventsAnswer(ContractModel):
+    """Everything before next_seq is stored for good (cumulative acknowledgement)."""
+
+    next_seq: PositiveInt
+    min_interval_s: Seconds
+    directive: Literal["continue", "cancel"]
+
+
+class ArtifactRef(ContractModel):
+    """A file that belongs to the attempt."""
+
+    name: Name
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    size_bytes: Count
+
+
+class ResultRequest(ContractModel):
+    """The agent's last word on an attempt. Accepted only when every event up to last_seq is stored."""
+
+    fence: Fence
+    outcome: Literal["succeeded", "failed", "errored", "refused", "cancelled", "timed_out"]
+    reason: FailureReason | None = None
+    detail: Annotated[str, Field(max_length=4000)] = ""
+    last_seq: dict[Stream, Count]
+    artifacts: list[ArtifactRef] = []
+
+
+class ResultAnswer(ContractModel):
+    """The state that the attempt has now: for a late result it may be `orphaned` or a salvaged one."""
+
+    attempt_id: AttemptId
+    state: str
+    salvaged: bool = False
