@@ -1,0 +1,39 @@
+# Everyday commands; `make help` lists them. Only the demo writes results to standard output.
+BIN := .venv/bin
+STAMP := .venv/.setup-done
+ARGS ?=
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test check ci docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP) ## make .venv and install everything, the demo model included
+
+# Again only when what is to be installed has changed. Everything it says goes to standard error.
+$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh >&2
+	@touch $@
+
+demo: setup ## the whole farm on this machine: five agents, serial against paged (ARGS="--exit --json")
+	@$(BIN)/dynofarm demo $(ARGS)
+
+up: setup ## controller, dashboard and one agent on this machine, until Ctrl-C
+	@$(BIN)/dynofarm up $(ARGS)
+
+test: setup ## the whole test suite (ARGS are pytest's)
+	@$(BIN)/pytest $(ARGS)
+
+check: setup ## lint, types, import rules, schema freshness, migrations
+	@scripts/check.sh
+
+ci: ## what CI runs: check and test on a bare machine
+	@.ci/run
+
+docs: setup ## write the generated documents again: contract schema, state diagrams
+	@scripts/docs.sh
+
+clean: ## remove caches and build output; .venv and data stay
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build *.egg-info
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
