@@ -1,0 +1,1 @@
+"""Statistics of a farm's measurements. Pure: numbers in, numbers out; thresholds and seeds are arguments."""

@@ -1,0 +1,28 @@
+"""Median and range of repeated measurements; no mean is shown without its noise (requirement C3)."""
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.analysis.errors import AnalysisInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median, least and greatest of n values, in the unit of the values."""
+
+    median: float
+    min: float
+    max: float
+    n: int
+
+
+def spread_of(values: Iterable[float]) -> Spread:
+    """Spread of the values. AnalysisInputError when there is none or one is not finite."""
+    kept = [float(value) for value in values]
+    if not kept:
+        raise AnalysisInputError("values: a spread needs at least one value")
+    if not all(math.isfinite(value) for value in kept):
+        raise AnalysisInputError("values: every value must be finite")
+    return Spread(median=statistics.median(kept), min=min(kept), max=max(kept), n=len(kept))
