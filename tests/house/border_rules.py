@@ -1,0 +1,126 @@
+"""Rules on who may touch what: packages with one owner, the transaction, the state, the clock."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.repository import Source, Violation
+
+PURE_FOLDERS = ("controller/analysis", "controller/attempts", "dashboard/figures")
+_STATE_NAMES = frozenset({"status", "state"})
+_CLOCKS = frozenset(
+    f"time.{name}{suffix}"
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+    for suffix in ("", "_ns")
+) | {f"{owner}.{name}" for owner in ("datetime", "date") for name in ("now", "utcnow", "today")}
+
+
+def _imports(source: Source) -> Iterator[tuple[ast.AST, str]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node, node.module
+        elif isinstance(node, ast.Call) and node.args and _last_name(node.func) in _IMPORTERS:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node, name.value
+
+
+_IMPORTERS = frozenset({"import_module", "__import__"})
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _dotted(node: ast.expr) -> str:
+    """`datetime.datetime.now` as a string; empty when the expression is no plain chain of names."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def strayed_phone_imports(source: Source) -> Iterator[Violation]:
+    """pymobiledevice3 is GPL-3.0-or-later and speaks to devices: one module imports it (docs/adr/0004)."""
+    if source.is_in("device_agent/devices/ios.py"):
+        return
+    for node, name in _imports(source):
+        if name.split(".")[0] == "pymobiledevice3":
+            yield source.found(node, "only device_agent/devices/ios.py may import pymobiledevice3")
+
+
+def strayed_torch_imports(source: Source) -> Iterator[Violation]:
+    """Tensors live in runtime/model: everything else works on ids and counts."""
+    if source.is_in("runtime/model"):
+        return
+    for node, name in _imports(source):
+        if name.split(".")[0] == "torch":
+            yield source.found(node, "only runtime/model may import torch")
+
+
+def strayed_commits(source: Source) -> Iterator[Violation]:
+    """One request or task is one transaction: the controller commits in one place."""
+    if not source.is_in("controller") or source.is_in("controller/db/session.py"):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit":
+            yield source.found(node, "only controller/db/session.py commits; use its unit of work")
+
+
+def strayed_state_changes(source: Source) -> Iterator[Violation]:
+    """The state of a row changes through the table of its machine, in controller/attempts/apply.py."""
+    if not source.is_in("controller") or source.is_in("controller/attempts/apply.py"):
+        return
+    for node in ast.walk(source.tree):
+        if any(_is_foreign_state(target) for target in _targets(node)):
+            yield source.found(node, "a state is set in controller/attempts/apply.py only")
+        elif isinstance(node, ast.Call) and _writes_state(node):
+            yield source.found(node, "a state is written in controller/attempts/apply.py only")
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Assign):
+        roots = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor | ast.NamedExpr):
+        roots = [node.target]
+    else:
+        return
+    for root in roots:
+        yield from root.elts if isinstance(root, ast.Tuple | ast.List) else [root]
+
+
+def _is_foreign_state(target: ast.expr) -> bool:
+    """`row.state = …`, and not an object's own `self.state = …`."""
+    return (
+        isinstance(target, ast.Attribute)
+        and target.attr in _STATE_NAMES
+        and not (isinstance(target.value, ast.Name) and target.value.id == "self")
+    )
+
+
+def _writes_state(call: ast.Call) -> bool:
+    """`update(...).values(state=…)` or `setattr(row, "state", …)`; an insert names its first state freely."""
+    name = _last_name(call.func)
+    if name == "setattr" and len(call.args) > 1:
+        written = call.args[1]
+        return isinstance(written, ast.Constant) and written.value in _STATE_NAMES
+    if name == "values" and "insert(" not in ast.unparse(call.func):
+        return any(keyword.arg in _STATE_NAMES for keyword in call.keywords)
+    return False
+
+
+def clocks_in_pure_code(source: Source) -> Iterator[Violation]:
+    """Statistics, state tables and figures are given the time; they never ask for it."""
+    if not source.is_in(*PURE_FOLDERS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            called = ".".join(_dotted(node.func).split(".")[-2:])
+            if called in _CLOCKS:
+                yield source.found(node, f"{called}() in pure code; pass the time in")
+        elif isinstance(node, ast.ImportFrom) and node.module == "time":
+            yield source.found(node, "pure code has no clock; pass the time in")

@@ -1,0 +1,82 @@
+"""What the documents name exists; nothing names the workplace."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.house import document_rules
+from tests.house.repository import ROOT, broken, files
+
+BINARY = frozenset({".png", ".gguf", ".npz", ".bin", ".ico", ".woff2", ".zst", ".gz"})
+DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+TARGETS = document_rules.make_targets((ROOT / "Makefile").read_text())
+PATHS = [
+    PurePosixPath("runtime/kv/block_pool.py"),
+    PurePosixPath("docs/glossary.md"),
+    PurePosixPath("Makefile"),
+]
+DOCUMENT = PurePosixPath("docs/x.md")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_path_in_a_document_exists(document: PurePosixPath) -> None:
+    violations = list(document_rules.missing_paths(document, (ROOT / document).read_text(), files()))
+    assert not violations, broken(violations)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_every_make_target_in_a_document_exists(document: PurePosixPath) -> None:
+    violations = list(document_rules.missing_targets(document, (ROOT / document).read_text(), TARGETS))
+    assert not violations, broken(violations)
+
+
+def test_no_file_names_the_workplace() -> None:
+    violations = [
+        found
+        for path in files()
+        if path.suffix not in BINARY
+        for found in document_rules.workplace_words(path, (ROOT / path).read_text(errors="replace"))
+    ]
+    assert not violations, broken(violations)
+
+
+@pytest.mark.parametrize(
+    "text", ["see `runtime/kv/gone.py`", "`./docs/gone/`", "`gone.py`", "`runtime/kv/block_pools.py:12`"]
+)
+def test_a_path_that_does_not_exist_is_found(text: str) -> None:
+    assert len(list(document_rules.missing_paths(DOCUMENT, text, PATHS))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`runtime/kv/block_pool.py`, `runtime/kv/`, `block_pool.py:12`, `docs/glossary.md::x`",
+        "`application/problem+json`, `/v1/runs/{id}`, `GET /v1/runs`, `tokens/s`, `docs/adr/<number>.md`",
+        "```\nls runtime/kv/gone.py\n```",
+    ],
+)
+def test_existing_paths_and_other_spans_are_not_reported(text: str) -> None:
+    assert list(document_rules.missing_paths(DOCUMENT, text, PATHS)) == []
+
+
+@pytest.mark.parametrize("text", ["call `make everything`", "```\nmake everything ARGS=1\n```"])
+def test_a_missing_make_target_is_found(text: str) -> None:
+    assert len(list(document_rules.missing_targets(DOCUMENT, text, TARGETS))) == 1
+
+
+def test_prose_that_says_make_is_no_target() -> None:
+    assert list(document_rules.missing_targets(DOCUMENT, "We make everything; `make test`.", TARGETS)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open /" + "work/main/README.md",
+        "pip install --index" + "-url x",
+        "curl https:/" + "/pypi.org/simple",
+        "run issues " + "show 3",
+        "/opt/" + "wheels",
+    ],
+)
+def test_a_word_of_the_workplace_is_found(text: str) -> None:
+    assert len(list(document_rules.workplace_words(DOCUMENT, text))) == 1
