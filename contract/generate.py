@@ -30,10 +30,12 @@ def schemas() -> dict[str, dict[str, Any]]:
         "agent_api.json": (
             agent_api.EnrollRequest, agent_api.EnrollAnswer, agent_api.Hello, agent_api.HelloAnswer,
             agent_api.ClaimRequest, agent_api.Lease, agent_api.RenewRequest, agent_api.RenewAnswer,
-            agent_api.EventBatchHeader, agent_api.EventsAnswer, agent_api.ResultRequest, agent_api.ResultAnswer,
+            agent_api.EventBatchHeader, agent_api.EventsAnswer,
+            agent_api.ResultRequest, agent_api.ResultAnswer,
         ),
         "rest.json": (
-            rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction, rest.WorkloadList,
+            rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction,
+            rest.WorkloadList,
             rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, rest.Health,
         ),
     }  # fmt: skip

@@ -3,9 +3,10 @@
 The controller (or the agent) compiles; every target runs the same graph (decisions.md 11).
 """
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from contract.ids import Name
 from contract.model import ContractModel
@@ -68,7 +69,8 @@ class Call(ContractModel):
     """One generation. Its prompt is the agent's context so far, then `parts`.
 
     The context after a call is its prompt and its output: a conversation only grows,
-    unless `AgentPlan.keep_last_rounds` trims it.
+    unless `AgentPlan.keep_last_rounds` trims it. An end-of-turn token that stops a call is not part
+    of its output; with `ignore_end` such tokens are ordinary output.
     """
 
     parts: Annotated[list[Part], Field(min_length=1, max_length=256)]
@@ -106,27 +108,74 @@ class CompiledWorkload(ContractModel):
     repeat_for_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Run the graph again and again in one trial until this much time has passed (soak)."""
 
+    @model_validator(mode="after")
+    def _graph_is_closed(self) -> "CompiledWorkload":
+        segments = {segment.segment_id for segment in self.segments}
+        if len(segments) != len(self.segments):
+            raise ValueError("segments: two segments have the same id")
+        calls = {(plan.agent, index) for plan in self.agents for index in range(len(plan.calls))}
+        if len({plan.agent for plan in self.agents}) != len(self.agents):
+            raise ValueError("agents: two agents have the same name")
+        for plan in self.agents:
+            for index, call in enumerate(plan.calls):
+                _require_known(f"agents.{plan.agent}.calls.{index}", call, segments, calls)
+        _require_order(self.agents)
+        return self
 
-def largest_sequence_tokens(workload: CompiledWorkload) -> int | None:
-    """Tokens of the longest context that any agent reaches, outputs at their full budget.
 
-    None when a segment has no token budget: then only the tokenizer can tell.
+def _require_known(where: str, call: Call, segments: set[str], calls: set[tuple[str, int]]) -> None:
+    for part in call.parts:
+        if part.kind == "segment" and part.segment_id not in segments:
+            raise ValueError(f"{where}: no segment is named {part.segment_id!r}")
+        if part.kind == "output" and (part.agent, part.call) not in calls:
+            raise ValueError(f"{where}: agent {part.agent!r} has no call {part.call}")
+    for ref in call.after:
+        if (ref.agent, ref.call) not in calls:
+            raise ValueError(f"{where}: agent {ref.agent!r} has no call {ref.call}")
+
+
+def call_dependencies(plan: AgentPlan, index: int) -> set[tuple[str, int]]:
+    """The calls that must have finished before call `index` of the agent may start."""
+    call = plan.calls[index]
+    needed = {(ref.agent, ref.call) for ref in call.after}
+    needed |= {(part.agent, part.call) for part in call.parts if part.kind == "output"}
+    if index > 0:
+        needed.add((plan.agent, index - 1))
+    return needed
+
+
+def _require_order(agents: list[AgentPlan]) -> None:
+    graph = {(plan.agent, i): call_dependencies(plan, i) for plan in agents for i in range(len(plan.calls))}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        circle = " <- ".join(f"{agent}/{call}" for agent, call in error.args[1])
+        raise ValueError(f"agents: these calls wait for each other: {circle}") from None
+
+
+def largest_sequence_tokens(workload: CompiledWorkload) -> int:
+    """Tokens that the longest context certainly reaches: a pool smaller than this can never run it.
+
+    A lower bound, since only the tokenizer knows a segment without budget (counted as 1 token) and
+    only the model knows where it stops (1 token unless `ignore_end`). The runtime checks exactly.
     """
-    sizes = {segment.segment_id: segment.tokens for segment in workload.segments}
-    outputs = {
-        (plan.agent, i): call.max_output_tokens
+    segment_tokens = {segment.segment_id: segment.tokens or 1 for segment in workload.segments}
+    output_tokens = {
+        (plan.agent, index): call.max_output_tokens if call.ignore_end else 1
         for plan in workload.agents
-        for i, call in enumerate(plan.calls)
+        for index, call in enumerate(plan.calls)
     }
     longest = 0
     for plan in workload.agents:
         context = 0
-        for call in plan.calls:
+        for index, call in enumerate(plan.calls):
             for part in call.parts:
-                size = sizes[part.segment_id] if part.kind == "segment" else outputs[part.agent, part.call]
-                if size is None:
-                    return None
-                context += size
-            context += call.max_output_tokens
-        longest = max(longest, context)
+                context += (
+                    segment_tokens[part.segment_id]
+                    if part.kind == "segment"
+                    else output_tokens[part.agent, part.call]
+                )
+            context += output_tokens[plan.agent, index]
+            if plan.keep_last_rounds is None or index == 0:
+                longest = max(longest, context)
     return longest
