@@ -21,7 +21,7 @@ SEEDED = [
     ("TID252", "from . import x\n"),
     ("N818", "class Broken(Exception):\n    '''Not named Error.'''\n"),
     ("C901", "def work(x):\n    '''Twelve ways.'''\n" + "    if x:\n        x = 1\n" * 12),
-    ("E722", "try:\n    x = 1\nexcept:\n    raise\n"),
+    ("E722", "try:\n    x = 1\nexcept:\n    x = 2\n"),
 ]
 
 
