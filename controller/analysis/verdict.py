@@ -56,7 +56,7 @@ DEFAULT_ASSUMPTIONS = Assumptions()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict and all it rests on. Percentages are of the baseline; + means a greater value in the candidate.
+    """A verdict and all it rests on. Percentages are of the baseline; + means the candidate is greater.
 
     `statistic_percent` is the Hodges-Lehmann estimate of the change and `interval_percent` its interval, with
     the coverage it really has. `p_value` is the one-sided sign-flip p of the alternative "the change is for
