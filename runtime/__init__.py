@@ -1,1 +1,1 @@
-"""Placeholder docstring replaced by the role."""
+"""The runtime: paged KV accounting, scheduling, the model and the engine that joins them."""

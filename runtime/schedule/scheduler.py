@@ -1,0 +1,365 @@
+"""Continuous batching over the block pool (B4): who computes what in the next step.
+
+The pool accounts, the cache matches, the scheduler decides, the engine acts:
+    while scheduler.has_work: batch = step(); the engine computes it; commit(batch, sampled)
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from runtime.errors import PoolTooSmallError, RuntimeFault
+from runtime.kv.block_table import BlockTable, CopyList, is_takeover
+from runtime.kv.prefix_cache import PrefixCache, PrefixMatch
+from runtime.kv.prefix_node import NodeState
+from runtime.schedule.batch import Admission, Batch, Failure, Preemption, Row
+from runtime.schedule.config import SchedulerConfig, SchedulerCounters
+from runtime.schedule.errors import MissingSampleError, StepOrderError, UnknownSequenceError
+from runtime.schedule.sequence import RUNNING, CallSpec, Cause, Sequence, Status
+
+
+@dataclass(slots=True)
+class _Plan:
+    decode: list[Row] = field(default_factory=list)
+    prefill: list[Row] = field(default_factory=list)
+    admitted: list[Admission] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    planned: set[int] = field(default_factory=set)
+
+
+class Scheduler:
+    """Sequences in, batches out. `step` and `commit` alternate; everything else may be called in between."""
+
+    def __init__(self, cache: PrefixCache, config: SchedulerConfig) -> None:
+        self.config = config
+        self.max_batch = config.max_batch
+        self.counters = SchedulerCounters()
+        self._cache = cache
+        self._pool = cache.pool
+        self._copies = CopyList(cache.pool)
+        self._waiting: dict[int, Sequence] = {}
+        self._running: dict[int, Sequence] = {}
+        self._open: Batch | None = None
+        self._step = 0
+        self._arrivals = 0
+
+    @property
+    def has_work(self) -> bool:
+        """True while any sequence is not at its end."""
+        return bool(self._waiting or self._running)
+
+    @property
+    def running(self) -> tuple[Sequence, ...]:
+        """Sequences that hold blocks."""
+        return tuple(self._running.values())
+
+    @property
+    def waiting(self) -> tuple[Sequence, ...]:
+        """Sequences that hold none: waiting, following a leader, preempted."""
+        return tuple(self._waiting.values())
+
+    def limit_batch(self, max_batch: int) -> None:
+        """Sequences in one batch from the next admission on; those that run stay. ValueError below 1."""
+        if max_batch < 1:
+            raise ValueError(f"a batch has at least one row, not {max_batch}")
+        self.max_batch = max_batch
+
+    def submit(self, spec: CallSpec) -> Sequence:
+        """Queues a call; the returned state is live. UnknownSequenceError when its id is in use."""
+        if spec.sequence in self._waiting or spec.sequence in self._running:
+            raise UnknownSequenceError(spec.sequence, "the id is in use")
+        sequence = Sequence(spec, self._arrivals, BlockTable(self._cache, self._copies, spec.sequence))
+        self._arrivals += 1
+        self._waiting[spec.sequence] = sequence
+        self.counters.submitted_prompt_tokens += len(spec.prompt)
+        return sequence
+
+    def step(self) -> Batch:
+        """Decides the next batch. StepOrderError before the last one was committed or abandoned."""
+        if self._open is not None:
+            raise StepOrderError(self._step, "is neither committed nor abandoned")
+        self._step += 1
+        plan = _Plan()
+        for sequence in self._waiting.values():
+            sequence.waited_steps += 1
+        self._plan_decodes(plan)
+        limit = self.config.prefill_tokens if plan.decode else self.config.idle_prefill_tokens
+        left = self._plan_prefills(plan, limit)
+        if not plan.preempted:
+            self._admit(plan, left)
+        batch = Batch(
+            step=self._step,
+            decode=tuple(plan.decode),
+            prefill=tuple(plan.prefill),
+            copies=self._copies.waiting(),
+            admitted=tuple(plan.admitted),
+            preempted=tuple(plan.preempted),
+            failed=tuple(plan.failed),
+        )
+        self._open = batch if batch.rows else None
+        return batch
+
+    def commit(self, batch: Batch, sampled: Mapping[int, int]) -> tuple[Sequence, ...]:
+        """The engine computed `batch`; `sampled` has a token for each row that wants logits. Returns the finished.
+
+        Rows of sequences that ended meanwhile are passed over. MissingSampleError and StepOrderError are
+        raised before anything changes.
+        """
+        rows = [(row, self._running[row.sequence]) for row in self._close(batch) if self._is_live(row)]
+        for row, _ in rows:
+            if row.wants_logits and row.sequence not in sampled:
+                raise MissingSampleError(row.sequence, batch.step)
+        self._open = None
+        self._copies.settle()
+        done = []
+        for row, sequence in rows:
+            self._advance(sequence, row)
+            if row.wants_logits:
+                sequence.tokens.append(sampled[row.sequence])
+                if sequence.is_complete:
+                    done.append(sequence)
+        for sequence in done:
+            self._end(sequence, Cause.FINISHED)
+        return tuple(done)
+
+    def abandon(self, batch: Batch) -> tuple[Preemption, ...]:
+        """The engine could not compute `batch`: its sequences are preempted and will be computed again."""
+        rows = self._close(batch)
+        plan = _Plan()
+        for row in rows:
+            if self._is_live(row):
+                self._preempt(self._running[row.sequence], plan)
+        self._open = None
+        self._copies.settle()
+        return tuple(plan.preempted)
+
+    def finish(self, sequence: int) -> Sequence:
+        """Ends a decoding sequence at the engine's wish (a stop text); its KV stays cached for a next call."""
+        return self._end(self._live(sequence), Cause.FINISHED)
+
+    def cancel(self, sequence: int) -> Sequence:
+        """Ends a sequence at once, whatever its state; who followed it looks for another leader."""
+        return self._end(self._live(sequence), Cause.CANCELLED)
+
+    def fail(self, sequence: int, error: RuntimeFault) -> Sequence:
+        """Ends a sequence whose computation went wrong; what only it holds is not kept in the cache."""
+        failed = self._live(sequence)
+        failed.error = error
+        failed.table.discard()
+        failed.computed_tokens = 0
+        return self._end(failed, Cause.FAILED)
+
+    def _plan_decodes(self, plan: _Plan) -> None:
+        for sequence in self._by_precedence(self._running.values()):
+            if sequence.status is Status.DECODE and self._grant(sequence, 1, plan):
+                plan.decode.append(self._row(sequence, 1, plan))
+
+    def _plan_prefills(self, plan: _Plan, limit_tokens: int) -> int:
+        for sequence in self._by_precedence(self._running.values()):
+            if not limit_tokens:
+                break
+            if sequence.status is Status.PREFILL:
+                granted = self._grant(sequence, min(limit_tokens, sequence.uncomputed_tokens), plan)
+                if granted:
+                    plan.prefill.append(self._row(sequence, granted, plan))
+                    limit_tokens -= granted
+        return limit_tokens
+
+    def _admit(self, plan: _Plan, limit_tokens: int) -> None:
+        for sequence in self._by_precedence(self._waiting.values()):
+            if not limit_tokens or len(self._running) >= self.max_batch:
+                return
+            found = self._look_up(sequence)
+            if found is None:
+                continue
+            match = self._affordable(sequence, found)
+            if match is None and self._running:
+                return
+            if match is None:
+                self._fail_for_memory(sequence, len(sequence.tokens), plan)
+                continue
+            self._join(sequence, match, plan)
+            tokens = min(limit_tokens, sequence.uncomputed_tokens)
+            plan.prefill.append(self._row(sequence, tokens, plan))
+            limit_tokens -= tokens
+
+    def _look_up(self, sequence: Sequence) -> PrefixMatch | None:
+        """What is cached of the prompt; None while a leader computes more of it, worth waiting for."""
+        if sequence.follows is not None:
+            if sequence.follows.state is NodeState.PENDING:
+                return None
+            sequence.follows = None
+            sequence.move(Cause.LEADER_DONE)
+        match = self._cache.match(sequence.tokens)
+        worth_tokens = min(self.config.follow_tokens, self._pool.block_tokens)
+        if match.pending is None or match.pending_tokens < worth_tokens:
+            return match
+        sequence.follows = match.pending
+        sequence.move(Cause.FOLLOWED)
+        leader = self._running.get(match.pending.leader)
+        if leader is not None:
+            urged = sequence.priority(self.config.aging_steps)
+            leader.urged_priority = max(leader.priority(self.config.aging_steps), urged)
+        return None
+
+    def _affordable(self, sequence: Sequence, match: PrefixMatch) -> PrefixMatch | None:
+        """What to join so that all its tokens fit; None when they do not fit now."""
+        if self._fits(sequence, match):
+            return match
+        match = match.without_tail()
+        return match if self._fits(sequence, match) else None
+
+    def _fits(self, sequence: Sequence, match: PrefixMatch) -> bool:
+        pool = self._pool
+        woken = sum(pool.ref_count(block) == 0 for block in match.blocks)
+        needed = pool.blocks_for(len(sequence.tokens)) - len(match.blocks)
+        if match.tail:
+            woken += pool.ref_count(match.tail.source) == 0
+            needed -= is_takeover(pool, match.tail)
+        promised = sum(
+            max(0, pool.blocks_for(len(other.tokens)) - len(other.table.blocks))
+            for other in self._running.values()
+        )
+        keep = self.config.high_watermark_blocks if self._running else 0
+        return pool.available - woken - needed - promised >= keep
+
+    def _join(self, sequence: Sequence, match: PrefixMatch, plan: _Plan) -> None:
+        del self._waiting[sequence.id]
+        self._running[sequence.id] = sequence
+        sequence.move(Cause.ADMITTED)
+        sequence.table.join(match)
+        sequence.computed_tokens = match.matched_tokens
+        resumed = sequence.admitted_before
+        if resumed:
+            self.counters.recomputed_tokens += sequence.uncomputed_tokens
+        else:
+            sequence.admitted_before = True
+            sequence.cached_tokens = match.matched_tokens
+            self.counters.hit_tokens += match.matched_tokens
+            tail_tokens = match.tail.tokens if match.tail else 0
+            self._pool.observer.prefix_hit(
+                sequence.id, len(sequence.tokens), match.matched_tokens, tail_tokens
+            )
+        known = len(match.nodes) * self._pool.block_tokens
+        self._cache.reserve(sequence.id, sequence.table.last_node, sequence.tokens[known:])
+        plan.admitted.append(
+            Admission(sequence.id, match.matched_tokens, sequence.uncomputed_tokens, resumed)
+        )
+
+    def _grant(self, sequence: Sequence, wanted_tokens: int, plan: _Plan) -> int:
+        """Tokens that `sequence` may append now, after preempting whom it must; 0 stalls it for this step.
+
+        The first in precedence is never stalled for good: in the end it is alone and has the whole pool.
+        """
+        while True:
+            alone = len(self._running) == 1
+            keep = 0 if alone else self.config.low_watermark_blocks
+            granted = sequence.table.appendable(wanted_tokens, max(0, self._pool.available - keep))
+            if granted:
+                return granted
+            victim = self._victim_below(sequence, plan)
+            if victim is not None:
+                self._preempt(victim, plan)
+            elif alone:
+                self._fail_for_memory(sequence, sequence.table.length_tokens + 1, plan)
+                return 0
+            else:
+                return 0
+
+    def _victim_below(self, sequence: Sequence, plan: _Plan) -> Sequence | None:
+        below = [
+            other
+            for other in self._running.values()
+            if other.id not in plan.planned and self._precedence(other) > self._precedence(sequence)
+        ]
+        return max(below, key=self._precedence, default=None)
+
+    def _preempt(self, sequence: Sequence, plan: _Plan) -> None:
+        size = self._pool.block_tokens
+        dropped = sum(
+            min(size, sequence.computed_tokens - index * size)
+            for index, block in enumerate(
+                sequence.table.blocks[: self._pool.blocks_for(sequence.computed_tokens)]
+            )
+            if self._pool.ref_count(block) == 1
+        )
+        self._give_back(sequence)
+        sequence.move(Cause.PREEMPTED)
+        sequence.preemptions += 1
+        self.counters.preemptions += 1
+        self._waiting[sequence.id] = sequence
+        plan.preempted.append(Preemption(sequence.id, dropped))
+
+    def _fail_for_memory(self, sequence: Sequence, tokens: int, plan: _Plan) -> None:
+        have = self._pool.capacity - self._pool.pinned_blocks
+        sequence.error = PoolTooSmallError(needed_blocks=self._pool.blocks_for(tokens), have_blocks=have)
+        self._end(sequence, Cause.FAILED)
+        plan.failed.append(Failure(sequence.id, sequence.error))
+
+    def _row(self, sequence: Sequence, tokens: int, plan: _Plan) -> Row:
+        start = sequence.computed_tokens
+        slots = sequence.table.append(tokens)
+        plan.planned.add(sequence.id)
+        return Row(
+            sequence=sequence.id,
+            start=start,
+            tokens=tuple(sequence.tokens[start : start + tokens]),
+            blocks=tuple(sequence.table.blocks),
+            slots=tuple(slots),
+            wants_logits=start + tokens == len(sequence.tokens),
+        )
+
+    def _advance(self, sequence: Sequence, row: Row) -> None:
+        sequence.computed_tokens = row.stop
+        sequence.computed_prompt_tokens += max(0, min(row.stop, len(sequence.spec.prompt)) - row.start)
+        self.counters.computed_tokens += len(row.tokens)
+        if sequence.status is Status.PREFILL and row.wants_logits:
+            sequence.table.publish_tail(sequence.tokens)
+            self._cache.abandon(sequence.id)
+            sequence.move(Cause.PROMPT_COMPUTED)
+        elif row.stop // self._pool.block_tokens > sequence.table.published_blocks:
+            sequence.table.publish(sequence.tokens[: row.stop])
+
+    def _end(self, sequence: Sequence, cause: Cause) -> Sequence:
+        self._give_back(sequence)
+        sequence.move(cause)
+        if cause is Cause.FINISHED:
+            self.counters.finished += 1
+        elif cause is Cause.FAILED:
+            self.counters.failed += 1
+        else:
+            self.counters.cancelled += 1
+        return sequence
+
+    def _give_back(self, sequence: Sequence) -> None:
+        """Blocks go back; what is computed stays cached, unless a batch in flight has yet to copy it."""
+        in_flight = self._open is not None and any(row.sequence == sequence.id for row in self._open.rows)
+        if not in_flight and sequence.status in RUNNING:
+            sequence.table.publish_tail(sequence.tokens[: sequence.computed_tokens])
+        sequence.table.release()
+        sequence.computed_tokens = 0
+        sequence.follows = None
+        self._cache.abandon(sequence.id)
+        self._waiting.pop(sequence.id, None)
+        self._running.pop(sequence.id, None)
+
+    def _by_precedence(self, sequences: Iterable[Sequence]) -> list[Sequence]:
+        return sorted(sequences, key=self._precedence)
+
+    def _precedence(self, sequence: Sequence) -> tuple[int, int]:
+        return -sequence.priority(self.config.aging_steps), sequence.arrival
+
+    def _is_live(self, row: Row) -> bool:
+        return row.sequence in self._running
+
+    def _live(self, sequence: int) -> Sequence:
+        found = self._running.get(sequence) or self._waiting.get(sequence)
+        if found is None:
+            raise UnknownSequenceError(sequence, "no live sequence has this id")
+        return found
+
+    def _close(self, batch: Batch) -> tuple[Row, ...]:
+        """The batch's rows; StepOrderError unless it is the one in flight."""
+        if batch.rows and batch is not self._open:
+            raise StepOrderError(batch.step, "is not the batch in flight")
+        return batch.rows
