@@ -52,8 +52,12 @@ def read_header(data: LocatedData) -> Header:
 
 
 def first_problem(data: LocatedData, error: ValidationError) -> WorkloadError:
-    """The first of pydantic's complaints with its place in the file."""
-    first = error.errors(include_url=False)[0]
+    """The most telling of pydantic's complaints with its place in the file.
+
+    A misspelt key is both unknown and missing; the unknown one is where the person must look.
+    """
+    problems = error.errors(include_url=False)
+    first = next((each for each in problems if each["type"] == "extra_forbidden"), problems[0])
     path: Path = ()
     for part in first["loc"]:
         # pydantic also names the members of a union that it tried; those are not in the file.
