@@ -1,4 +1,4 @@
-"""Facts of an attempt, put together from its events: trials, calls, memory, KV pool. No metric is computed here.
+"""Facts of an attempt, put together from its events: trials, calls, memory, KV pool. No metric here.
 
 All times are nanoseconds of the runtime's own monotonic clock.
 """
@@ -44,7 +44,7 @@ THERMAL_ORDER = ("unknown", "nominal", "fair", "serious", "critical")
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """One try of one call. token_ns: when each output token came; `failed` and `finished` exclude each other."""
+    """One try of one call. token_ns: when each output token came; at most one of `failed`, `finished`."""
 
     arrived: CallArrived
     admitted_ns: int | None

@@ -1,4 +1,4 @@
-"""Events to facts: which token belongs to which call of which trial. Contradictions raise, nothing is guessed.
+"""Events to facts: which token belongs to which call of which trial. A contradiction raises.
 
 The runtime's streams (control, samples) share one clock. The agent's stream has another, so its events are
 placed by the trial that they name and never by time.
@@ -215,8 +215,8 @@ class _AttemptReader:
         match event:
             case MemorySampled():
                 self.memory(event)
-            case KvSampled():
-                self._trial(event.trial, event.type).kv.append(event)
+            case KvSampled() if event.trial in self.trials:
+                self.trials[event.trial].kv.append(event)
             case ThermalSampled():
                 self.thermal.append(event)
 
@@ -226,8 +226,9 @@ class _AttemptReader:
         self.mishaps.extend(_mishaps_of(event))
 
     def memory(self, event: MemorySampled) -> None:
-        if event.trial is not None:
-            self._trial(event.trial, event.type).memory.append(event)
+        # While an attempt runs, a sample may be here before the control event that starts its trial.
+        if event.trial in self.trials:
+            self.trials[event.trial].memory.append(event)
 
     def _start(self, event: TrialStarted) -> None:
         if event.trial in self.trials:

@@ -1,0 +1,76 @@
+"""Two runs side by side. They were not measured in pairs, so there is a change and a spread but no verdict.
+
+What was measured under other conditions is refused unless it is asked for, and then named (C5, C6).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from contract.rest import Comparison, DeviceReportView
+
+# Another device, system, model or workload: the figures are not of the same thing.
+_REFUSED = ("device_model", "os_name", "os_version", "os_build", "model_digest", "workload_digest", "virtual")
+# May be what the person wants to compare; named, not refused.
+_NAMED = (
+    *("runtime_name", "runtime_version", "tier", "dtype", "threads", "model_name"),
+    *("low_power_mode", "thermal_state", "charging", "cpu", "cores", "memory_bytes"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One of the two: the run, its compiled workload's digest, and its report on the device compared."""
+
+    run_id: str
+    workload_digest: str
+    report: DeviceReportView
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What was recorded, and what else decides whether two results are of the same thing."""
+        return {
+            **self.report.conditions,
+            "device_model": self.report.device_model,
+            "os_version": self.report.os_version,
+            "virtual": self.report.virtual,
+            "workload_digest": self.workload_digest,
+        }
+
+
+def obstacles(baseline: RunSide, run: RunSide) -> list[str]:
+    """Why the two should not be compared; empty when nothing stands against it."""
+    return _differences(baseline.conditions, run.conditions, _REFUSED)
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
+    return [
+        f"{name}: {before.get(name)} and {after.get(name)}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
+    """Spreads of the arm's metrics that both have, and the change of the medians in percent of the baseline.
+
+    A baseline median of 0 has no percentage and is left out of change_percent.
+    """
+    before, after = baseline.report.arms[arm].metrics, run.report.arms[arm].metrics
+    shared = [name for name in before if name in after]
+    return Comparison(
+        run_id=run.run_id,
+        baseline_run_id=baseline.run_id,
+        arm=arm,
+        differs=_differences(baseline.conditions, run.conditions, _REFUSED + _NAMED),
+        metrics={name: (before[name], after[name]) for name in shared},
+        change_percent={
+            name: (after[name].median - before[name].median) / before[name].median * 100.0
+            for name in shared
+            if before[name].median != 0
+        },
+        note=(
+            f"Medians on {run.report.device_model}. The two runs were not measured in pairs: heat, charge "
+            "and load may differ, so this is no verdict. For one, put both into one run as two arms."
+        ),
+    )

@@ -1,0 +1,140 @@
+"""The report of one job on one device: arms, verdicts, reading, failures and sample texts."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from contract.failures import FAILURES, FailureReason
+from contract.rest import ArmReport, DeviceReportView
+from contract.states import TargetKind
+from controller.analysis.arms import arm_report, medians_of
+from controller.analysis.facts import AttemptFacts, Mishap
+from controller.analysis.reading import ArmMedians, read_result, reduction_percent, speedup
+from controller.analysis.verdict import Verdict
+from controller.analysis.verdicts import ComparisonPlan, Measured, verdict_view
+
+LEVEL_PERCENT = 3.0
+"""A median that moved by no more is "about the same" in the reading."""
+MAX_SAMPLE_TEXTS = 16
+MAX_SAMPLE_TEXT_CHARACTERS = 400
+_NS_PER_MS = 1e6
+_BYTES_PER_MB = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceIdentity:
+    """Which job on which device, as the store knows it."""
+
+    job_id: str
+    variant: str
+    device_id: str
+    device_model: str
+    os_version: str
+    kind: TargetKind
+    virtual: bool
+
+
+def device_report(
+    identity: DeviceIdentity,
+    plan: ComparisonPlan,
+    measured: Measured,
+    verdicts: Mapping[str, Verdict],
+    failure: Mishap | None,
+) -> DeviceReportView:
+    """The view of one job. failure: what the attempt itself ended with, beside what its events tell."""
+    arms = _arms(plan, measured)
+    conditions = measured.facts.conditions
+    walls = _wall_medians(plan, arms)
+    return DeviceReportView(
+        job_id=identity.job_id,
+        variant=identity.variant,
+        device_id=identity.device_id,
+        # The conditions were recorded when it was measured; the device may have changed since.
+        device_model=conditions.device_model if conditions else identity.device_model,
+        os_version=conditions.os_version if conditions else identity.os_version,
+        kind=identity.kind,
+        virtual=identity.virtual or bool(conditions and conditions.virtual),
+        conditions=conditions.model_dump(mode="json") if conditions else {},
+        arms=arms,
+        wall_reduction_percent=reduction_percent(*walls) if walls else None,
+        speedup=speedup(*walls) if walls else None,
+        verdicts=[verdict_view(name, verdict) for name, verdict in verdicts.items()],
+        reading=_reading(plan, arms),
+        failures=failures(measured.facts, failure),
+        sample_texts=sample_texts(measured.facts, plan.candidate),
+    )
+
+
+def _arms(plan: ComparisonPlan, measured: Measured) -> dict[str, ArmReport]:
+    reports = {}
+    for arm in plan.arms:
+        planned = sum(trial.arm == arm.arm and not trial.warmup for trial in plan.trials)
+        ended = sum(trial.finished_ns is not None for trial in measured.facts.measured(arm.arm))
+        count = planned if measured.ended else ended
+        reports[arm.arm] = arm_report(arm.arm, arm.mode, count, measured.facts, measured.samples)
+    return reports
+
+
+def _wall_medians(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> tuple[float, float] | None:
+    """Median wall time of baseline and candidate in seconds; None until both have one above zero."""
+    if not plan.compares:
+        return None
+    baseline, candidate = (medians_of(arms[arm]).get("wall_s") for arm in (plan.baseline, plan.candidate))
+    return (baseline, candidate) if baseline and candidate else None
+
+
+def _reading(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> list[str]:
+    """Sentences of the reading (C4); it explains a change from serial execution and nothing else."""
+    if _wall_medians(plan, arms) is None or not arms[plan.baseline].mode.startswith("serial"):
+        return []
+    medians = [_arm_medians(medians_of(arms[arm])) for arm in (plan.baseline, plan.candidate)]
+    return [sentence.text for sentence in read_result(medians[0], medians[1], LEVEL_PERCENT)]
+
+
+def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
+    def positive(name: str, unit: float = 1.0) -> float | None:
+        """A zero has no ratio, so the reading must not be given one."""
+        value = medians.get(name, 0.0)
+        return value * unit if value > 0 else None
+
+    return ArmMedians(
+        wall_s=medians["wall_s"],
+        # From the trial's start: in the serial arm an agent waits for all before it, and that is the point.
+        ttft_ns=positive("agent_ttft_ms", _NS_PER_MS),
+        peak_footprint_bytes=positive("peak_footprint_mb", _BYTES_PER_MB),
+        decode_tokens_per_s=positive("decode_tokens_per_s"),
+    )
+
+
+def failures(facts: AttemptFacts, failure: Mishap | None) -> list[str]:
+    """Each kind of failure once: how often, what was said first, and what to try (C9)."""
+    mishaps = [*([failure] if failure else []), *facts.mishaps]
+    counts = Counter(mishap.reason for mishap in mishaps)
+    first: dict[FailureReason, str] = {}
+    for mishap in mishaps:
+        if not first.get(mishap.reason):
+            first[mishap.reason] = mishap.detail
+    return [
+        f"{reason}{f' ({counts[reason]} times)' if counts[reason] > 1 else ''}: "
+        f"{detail + '. ' if detail else ''}What to try: {FAILURES[reason].advice}"
+        for reason, detail in first.items()
+    ]
+
+
+def sample_texts(facts: AttemptFacts, arm: str) -> list[str]:
+    """What the agents of the arm's newest completed trial wrote, call by call, cut to a readable length."""
+    completed = [trial for trial in facts.trials if trial.arm == arm and trial.completed]
+    texts = [
+        f"{call.agent}, call {call.call}: {_cut(call.finished.text)}"
+        for trial in completed[-1:]
+        for call in trial.calls
+        if call.finished is not None and call.finished.text.strip()
+    ]
+    return texts[:MAX_SAMPLE_TEXTS]
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    if len(line) <= MAX_SAMPLE_TEXT_CHARACTERS:
+        return line
+    return line[: MAX_SAMPLE_TEXT_CHARACTERS - 1] + "…"
