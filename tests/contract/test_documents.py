@@ -1,0 +1,113 @@
+"""Schemas are fresh; specs, registry and catalogue are complete and refuse what is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from contract.failures import FAILURES, FailureReason
+from contract.generate import rendered, schemas, stale_files
+from contract.jobs import AttemptSpec
+from contract.metrics import METRICS, Better, UnknownMetricError, metric
+from contract.version import CONTRACT_VERSION, ContractVersionError, require_supported
+from contract.workload import CompiledWorkload
+
+VECTORS = Path(__file__).parents[2] / "contract" / "vectors"
+SPEC_CASES: list[dict[str, Any]] = json.loads((VECTORS / "attempt_spec.json").read_text(encoding="utf-8"))[
+    "cases"
+]
+
+
+def test_the_committed_schemas_are_fresh() -> None:
+    assert stale_files() == []
+
+
+def test_a_stale_missing_or_foreign_schema_is_noticed(tmp_path: Path) -> None:
+    for name, document in schemas().items():
+        (tmp_path / name).write_text(rendered(document), encoding="utf-8")
+    assert stale_files(tmp_path) == []
+    (tmp_path / "events.json").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "rest.json").unlink()
+    (tmp_path / "old.json").write_text("{}\n", encoding="utf-8")
+    assert stale_files(tmp_path) == ["events.json", "old.json", "rest.json"]
+
+
+@pytest.mark.parametrize("case", SPEC_CASES, ids=lambda case: case["name"])
+def test_an_attempt_spec_agrees_with_its_vector(case: dict[str, Any]) -> None:
+    if case["valid"]:
+        spec = AttemptSpec.model_validate_json(json.dumps(case["spec"]))
+        assert AttemptSpec.model_validate_json(spec.model_dump_json()) == spec
+        return
+    with pytest.raises(ValidationError, match=case["message"]):
+        AttemptSpec.model_validate_json(json.dumps(case["spec"]))
+
+
+def workload(*agents: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "w",
+        "version": 1,
+        "digest": "sha256:" + "0" * 64,
+        "params": {},
+        "segments": [{"segment_id": "s", "text": "hello"}],
+        "agents": list(agents),
+    }
+
+
+def call(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"parts": list(parts), "max_output_tokens": 4, **more}
+
+
+SEGMENT = {"kind": "segment", "segment_id": "s"}
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        (
+            [{"agent": "a", "calls": [call({"kind": "segment", "segment_id": "t"})]}],
+            "no segment is named 't'",
+        ),
+        ([{"agent": "a", "calls": [call({"kind": "output", "agent": "b", "call": 0})]}], "'b' has no call 0"),
+        ([{"agent": "a", "calls": [call(SEGMENT)]}] * 2, "same name"),
+        (
+            [{"agent": "a", "calls": [call(SEGMENT, after=[{"agent": "a", "call": 1}]), call(SEGMENT)]}],
+            "wait for",
+        ),
+        ([{"agent": "a", "calls": [call(SEGMENT, after=[{"agent": "z", "call": 0}])]}], "'z' has no call"),
+    ],
+)
+def test_a_task_graph_that_cannot_run_is_refused(agents: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        CompiledWorkload.model_validate(workload(*agents))
+
+
+def test_every_failure_reason_says_who_acts_and_what_to_try() -> None:
+    assert set(FAILURES) == set(FailureReason)
+    assert all(kind.advice for kind in FAILURES.values())
+
+
+def test_every_metric_says_what_it_means_and_where_it_comes_from() -> None:
+    for name, definition in METRICS.items():
+        assert definition.name == name
+        assert definition.definition
+        assert definition.source
+        assert definition.floor_percent > 0
+    assert {name for name, definition in METRICS.items() if definition.primary} == {
+        "wall_s",
+        "ttft_ms",
+        "peak_footprint_mb",
+    }
+    assert all(definition.better is not Better.NONE for definition in METRICS.values() if definition.primary)
+
+
+def test_an_unknown_metric_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownMetricError, match="wall_s"):
+        metric("walls")
+
+
+def test_an_unknown_contract_version_is_refused_with_what_to_do() -> None:
+    require_supported(CONTRACT_VERSION)
+    with pytest.raises(ContractVersionError, match=r"'9\.9' is not known.*install the same"):
+        require_supported("9.9")
