@@ -60,22 +60,25 @@ def call(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 SEGMENT = {"kind": "segment", "segment_id": "s"}
+UNKNOWN = {"kind": "segment", "segment_id": "t"}
+LATER = {"agent": "a", "call": 1}
+NOBODY = {"agent": "z", "call": 0}
 
 
 @pytest.mark.parametrize(
     ("agents", "message"),
     [
         (
-            [{"agent": "a", "calls": [call({"kind": "segment", "segment_id": "t"})]}],
+            [{"agent": "a", "calls": [call(UNKNOWN)]}],
             "no segment is named 't'",
         ),
         ([{"agent": "a", "calls": [call({"kind": "output", "agent": "b", "call": 0})]}], "'b' has no call 0"),
         ([{"agent": "a", "calls": [call(SEGMENT)]}] * 2, "same name"),
         (
-            [{"agent": "a", "calls": [call(SEGMENT, after=[{"agent": "a", "call": 1}]), call(SEGMENT)]}],
+            [{"agent": "a", "calls": [call(SEGMENT, after=[LATER]), call(SEGMENT)]}],
             "wait for",
         ),
-        ([{"agent": "a", "calls": [call(SEGMENT, after=[{"agent": "z", "call": 0}])]}], "'z' has no call"),
+        ([{"agent": "a", "calls": [call(SEGMENT, after=[NOBODY])]}], "'z' has no call"),
     ],
 )
 def test_a_task_graph_that_cannot_run_is_refused(agents: list[dict[str, Any]], message: str) -> None:
