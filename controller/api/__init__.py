@@ -1,0 +1,1 @@
+"""The HTTP surface: routers by resource, thin; problems and authentication in one place each."""

@@ -1,0 +1,37 @@
+"""What every route works with; the composition root puts one into `app.state.context`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random, SystemRandom
+from typing import cast
+
+from fastapi import Request
+
+from controller.api.bell import Bell
+from controller.attempts.turn import Turn
+from controller.db.session import Sessions, unit_of_work
+from controller.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """Database, settings, clock (aware UTC), and the bell that wakes waiting claims in this process."""
+
+    sessions: Sessions
+    settings: Settings
+    now: Callable[[], datetime]
+    chance: Random = field(default_factory=SystemRandom)
+    bell: Bell = field(default_factory=Bell)
+
+    @contextmanager
+    def turn(self) -> Iterator[Turn]:
+        """A unit of work at this moment."""
+        with unit_of_work(self.sessions) as session:
+            yield Turn(session, self.now(), self.settings.times, self.chance)
+
+
+def context_of(request: Request) -> ApiContext:
+    """The context of the application that serves this request."""
+    return cast(ApiContext, request.app.state.context)

@@ -1,0 +1,1 @@
+"""The tables, the transaction, and one repository per aggregate. Nothing here decides anything."""

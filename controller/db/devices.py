@@ -1,0 +1,120 @@
+"""Devices, their history, and the agents that have them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from contract.states import DeviceState
+from controller.db.models import AgentRow, DeviceRow, DeviceTransitionRow
+from controller.errors import DeviceNotFoundError
+
+
+class DeviceRepository:
+    """Devices by id, by agent and by deadline."""
+
+    def __init__(self, session: Session) -> None:
+        """Within one transaction."""
+        self._session = session
+
+    def find(self, device_id: str) -> DeviceRow | None:
+        """The device, kept from other writers until the transaction ends; None if it was never seen."""
+        return self._session.get(DeviceRow, device_id, with_for_update=True, populate_existing=True)
+
+    def get(self, device_id: str) -> DeviceRow:
+        """DeviceNotFoundError if it was never seen."""
+        row = self._session.get(DeviceRow, device_id)
+        if row is None:
+            raise DeviceNotFoundError(device_id)
+        return row
+
+    def get_locked(self, device_id: str) -> DeviceRow:
+        """As `find`, but DeviceNotFoundError if it was never seen."""
+        row = self.find(device_id)
+        if row is None:
+            raise DeviceNotFoundError(device_id)
+        return row
+
+    def all(self) -> list[DeviceRow]:
+        """Every device, by id, retired ones too."""
+        return list(self._session.scalars(select(DeviceRow).order_by(DeviceRow.device_id)))
+
+    def not_retired(self) -> list[DeviceRow]:
+        """Every device that may still get work, by id."""
+        return list(
+            self._session.scalars(
+                select(DeviceRow).where(DeviceRow.state != DeviceState.RETIRED).order_by(DeviceRow.device_id)
+            )
+        )
+
+    def lock_free(self, device_ids: Sequence[str], agent_id: str) -> list[DeviceRow]:
+        """The agent's own devices among these, locked; those that another writer has are left out."""
+        return list(
+            self._session.scalars(
+                select(DeviceRow)
+                .where(DeviceRow.device_id.in_(device_ids), DeviceRow.agent_id == agent_id)
+                .order_by(DeviceRow.device_id)
+                .with_for_update(skip_locked=True)
+                .execution_options(populate_existing=True)
+            )
+        )
+
+    def of_agent(self, agent_id: str) -> list[DeviceRow]:
+        """The agent's devices by id, locked."""
+        return list(
+            self._session.scalars(
+                select(DeviceRow)
+                .where(DeviceRow.agent_id == agent_id)
+                .order_by(DeviceRow.device_id)
+                .with_for_update()
+                .execution_options(populate_existing=True)
+            )
+        )
+
+    def overdue(self, now: datetime) -> list[DeviceRow]:
+        """Devices whose state has lasted longer than it may, locked."""
+        return list(
+            self._session.scalars(
+                select(DeviceRow)
+                .where(DeviceRow.state_deadline.is_not(None), DeviceRow.state_deadline <= now)
+                .order_by(DeviceRow.device_id)
+                .with_for_update(skip_locked=True)
+                .execution_options(populate_existing=True)
+            )
+        )
+
+    def transitions(self, device_id: str, limit: int = 100) -> list[DeviceTransitionRow]:
+        """The newest changes of state first."""
+        return list(
+            self._session.scalars(
+                select(DeviceTransitionRow)
+                .where(DeviceTransitionRow.device_id == device_id)
+                .order_by(DeviceTransitionRow.transition_id.desc())
+                .limit(limit)
+            )
+        )
+
+
+class AgentRepository:
+    """Device agents by id and by silence."""
+
+    def __init__(self, session: Session) -> None:
+        """Within one transaction."""
+        self._session = session
+
+    def find(self, agent_id: str) -> AgentRow | None:
+        """The agent, or None."""
+        return self._session.get(AgentRow, agent_id)
+
+    def all(self) -> list[AgentRow]:
+        """Every agent that ever enrolled, by id."""
+        return list(self._session.scalars(select(AgentRow).order_by(AgentRow.agent_id)))
+
+    def silent_since(self, moment: datetime) -> list[AgentRow]:
+        """Agents of which nothing was heard since."""
+        return list(
+            self._session.scalars(
+                select(AgentRow).where(AgentRow.last_seen_at <= moment).order_by(AgentRow.agent_id)
+            )
+        )

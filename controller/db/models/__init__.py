@@ -1,0 +1,55 @@
+"""Every table. `Row.metadata` is the schema that the migrations must make."""
+
+from controller.db.models.columns import (
+    CompressedJson,
+    NaiveDatetimeError,
+    Row,
+    UtcDateTime,
+    WordText,
+)
+from controller.db.models.facts import (
+    ArtifactRow,
+    AttemptSummaryRow,
+    EventBatchRow,
+    EventStreamRow,
+    OutboxRow,
+    SampleRow,
+)
+from controller.db.models.fleet import AgentRow, DeviceRow, DeviceTransitionRow
+from controller.db.models.people import (
+    AuditRow,
+    BlobRow,
+    IdempotencyKeyRow,
+    TokenKind,
+    TokenRow,
+    TokenScope,
+)
+from controller.db.models.work import AttemptRow, ClaimRow, JobRow, LeaseRow, RunRow
+
+__all__ = [
+    "AgentRow",
+    "ArtifactRow",
+    "AttemptRow",
+    "AttemptSummaryRow",
+    "AuditRow",
+    "BlobRow",
+    "ClaimRow",
+    "CompressedJson",
+    "DeviceRow",
+    "DeviceTransitionRow",
+    "EventBatchRow",
+    "EventStreamRow",
+    "IdempotencyKeyRow",
+    "JobRow",
+    "LeaseRow",
+    "NaiveDatetimeError",
+    "OutboxRow",
+    "Row",
+    "RunRow",
+    "SampleRow",
+    "TokenKind",
+    "TokenRow",
+    "TokenScope",
+    "UtcDateTime",
+    "WordText",
+]

@@ -1,0 +1,301 @@
+"""What can go wrong in the controller: each error names one failure and says who must act.
+
+`kind` is the stable code of the problem document; which HTTP status it gets is decided in one table,
+controller/api/problems.py. Source: style R7, docs/adr/0006.
+"""
+
+from typing import ClassVar
+
+from contract.failures import Fault
+
+
+class FarmError(Exception):
+    """Base of all. The text tells a person what to do; `retryable`: the same call may work later."""
+
+    kind: ClassVar[str] = "farm-error"
+    fault: ClassVar[Fault] = Fault.FARM_BUG
+    retryable: ClassVar[bool] = False
+
+
+# --- who asks
+
+
+class NotAuthenticatedError(FarmError):
+    """No token, or one that is unknown, expired, revoked or used up."""
+
+    kind = "not-authenticated"
+    fault = Fault.JOB
+
+    def __init__(self, detail: str = "send a valid token as `Authorization: Bearer ...`") -> None:
+        """`detail` must not say which part of a token was wrong."""
+        super().__init__(detail)
+
+
+class ForbiddenError(FarmError):
+    """The token is good, but not for this."""
+
+    kind = "forbidden"
+    fault = Fault.JOB
+
+
+# --- what is asked
+
+
+class BadRequestError(FarmError):
+    """One field of a request cannot be used; `pointer` is a JSON pointer into the body."""
+
+    kind = "validation"
+    fault = Fault.JOB
+
+    def __init__(self, pointer: str, detail: str) -> None:
+        """`pointer` such as `/engine/kv_pool_tokens`, "" for the body as a whole."""
+        super().__init__(detail)
+        self.pointer = pointer
+        self.detail = detail
+
+
+class IdempotencyKeyReusedError(FarmError):
+    """The key was used before, with another body."""
+
+    kind = "idempotency-key-reused"
+    fault = Fault.JOB
+
+    def __init__(self, key: str) -> None:
+        """`key` is the header's value."""
+        super().__init__(f"Idempotency-Key {key!r} was already used for another request; choose a new key")
+
+
+class PayloadTooLargeError(FarmError):
+    """A body is larger than its limit, before or after decompression."""
+
+    kind = "payload-too-large"
+    fault = Fault.JOB
+
+    def __init__(self, limit_bytes: int) -> None:
+        """`limit_bytes` is what would have been accepted."""
+        super().__init__(f"the body has more than {limit_bytes} bytes; send it in smaller parts")
+        self.limit_bytes = limit_bytes
+
+
+class NotFoundError(FarmError):
+    """Base of the errors that say: there is no such thing, or not for you."""
+
+    kind = "not-found"
+    fault = Fault.JOB
+    thing: ClassVar[str] = "resource"
+
+    def __init__(self, identifier: str) -> None:
+        """`identifier` is what was looked for."""
+        super().__init__(f"there is no {self.thing} {identifier!r}; check the id, or list what there is")
+        self.identifier = identifier
+
+
+class RunNotFoundError(NotFoundError):
+    """No such run."""
+
+    kind = "run-not-found"
+    thing = "run"
+
+
+class JobNotFoundError(NotFoundError):
+    """No such job."""
+
+    kind = "job-not-found"
+    thing = "job"
+
+
+class AttemptNotFoundError(NotFoundError):
+    """No such attempt, or it belongs to another agent."""
+
+    kind = "attempt-not-found"
+    thing = "attempt"
+
+
+class DeviceNotFoundError(NotFoundError):
+    """No such device."""
+
+    kind = "device-not-found"
+    thing = "device"
+
+
+class WorkloadNotFoundError(NotFoundError):
+    """No such workload."""
+
+    kind = "workload-not-found"
+    thing = "workload"
+
+
+class SelectorUnsatisfiableError(FarmError):
+    """No device of the farm matches; `nearest_misses` says, device by device, what would have to differ."""
+
+    kind = "selector-unsatisfiable"
+    fault = Fault.JOB
+
+    def __init__(self, pointer: str, nearest_misses: tuple[str, ...]) -> None:
+        """`pointer` names the selector in the body; an empty `nearest_misses` means: no devices at all."""
+        near = "; ".join(nearest_misses) or "the farm has no devices yet: start a device agent"
+        super().__init__(
+            f"no device matches this selector ({near}). "
+            "Change the selector, or set wait_for_capacity to queue the run until one appears"
+        )
+        self.pointer = pointer
+        self.nearest_misses = nearest_misses
+
+
+class InvalidTransitionError(FarmError):
+    """The table of a state machine has no such edge; nothing was changed."""
+
+    kind = "invalid-transition"
+    fault = Fault.JOB
+
+    def __init__(self, machine: str, state: str, cause: str) -> None:
+        """`machine` such as `device`; `state` where it is, `cause` what was tried."""
+        super().__init__(f"a {machine} that is {state} knows no {cause}; look at its state again")
+        self.machine = machine
+        self.state = state
+        self.cause = cause
+
+
+# --- leases
+
+
+class LeaseGoneError(FarmError):
+    """The lease has expired, was revoked or never was: stop, clean, say hello."""
+
+    kind = "lease-gone"
+    fault = Fault.LAB
+
+    def __init__(self, lease_id: str) -> None:
+        """`lease_id` is the lease that the agent named."""
+        super().__init__(f"lease {lease_id} is gone: stop touching the device, clean it, then say hello")
+
+
+class FencedError(FarmError):
+    """A write came with a fence that is not the attempt's: somebody else has the device now."""
+
+    kind = "fenced"
+    fault = Fault.LAB
+
+    def __init__(self, sent_fence: int, fence: int) -> None:
+        """`sent_fence` came with the write, `fence` is what it would have needed."""
+        super().__init__(f"the write has fence {sent_fence}, the attempt has {fence}; it was not applied")
+        self.sent_fence = sent_fence
+        self.fence = fence
+
+
+class AgentOutdatedError(FarmError):
+    """The agent speaks a contract version that is not spoken here."""
+
+    kind = "agent-outdated"
+    fault = Fault.LAB
+
+    def __init__(self, found: str, known: tuple[str, ...]) -> None:
+        """`found` is the agent's version, `known` what this controller speaks."""
+        super().__init__(
+            f"the agent speaks contract {found!r}, this controller {', '.join(known)}; "
+            "install the same dynofarm version on both"
+        )
+
+
+# --- events and results
+
+
+class EventsGapError(FarmError):
+    """The batch starts after the next event that the server needs: send from `next_seq`."""
+
+    kind = "events-gap"
+    fault = Fault.LAB
+    retryable = True
+
+    def __init__(self, stream: str, next_seq: int) -> None:
+        """`next_seq` is the first event that the server lacks."""
+        super().__init__(f"stream {stream}: the next event to send is {next_seq}")
+        self.stream = stream
+        self.next_seq = next_seq
+
+
+class SeqConflictError(FarmError):
+    """A sent event differs from the stored one of the same number: two writers, or a rewritten spool."""
+
+    kind = "seq-conflict"
+    fault = Fault.FARM_BUG
+
+    def __init__(self, stream: str, seq: int) -> None:
+        """`seq` is the first number that differs."""
+        super().__init__(f"stream {stream}: event {seq} is stored with another content")
+        self.stream = stream
+        self.seq = seq
+
+
+class StreamSealedError(FarmError):
+    """The attempt's result was accepted: its events are complete and none may follow."""
+
+    kind = "stream-sealed"
+    fault = Fault.FARM_BUG
+
+    def __init__(self, stream: str, next_seq: int) -> None:
+        """`next_seq` is one more than the last stored event."""
+        super().__init__(f"stream {stream} ended before event {next_seq} with the accepted result")
+        self.stream = stream
+        self.next_seq = next_seq
+
+
+class EventsMissingError(FarmError):
+    """A result names events that are not stored: send from `next_seq`, then the result again."""
+
+    kind = "events-missing"
+    fault = Fault.LAB
+    retryable = True
+
+    def __init__(self, stream: str, next_seq: int) -> None:
+        """`next_seq` is the first event that the server lacks."""
+        super().__init__(f"stream {stream}: event {next_seq} is missing; send it, then the result again")
+        self.stream = stream
+        self.next_seq = next_seq
+
+
+class ArtifactsMissingError(FarmError):
+    """A result names artifacts that are not stored: send them, then the result again."""
+
+    kind = "artifacts-missing"
+    fault = Fault.LAB
+    retryable = True
+
+    def __init__(self, missing: tuple[str, ...]) -> None:
+        """`missing` are names."""
+        super().__init__(f"artifacts are missing: {', '.join(missing)}; send them, then the result again")
+        self.missing = missing
+
+
+class ArtifactConflictError(FarmError):
+    """The attempt already has an artifact of that name with another content."""
+
+    kind = "artifact-conflict"
+    fault = Fault.FARM_BUG
+
+    def __init__(self, name: str) -> None:
+        """`name` of the artifact."""
+        super().__init__(f"artifact {name!r} is stored with another content; choose another name")
+
+
+# --- the controller itself
+
+
+class NotReadyError(FarmError):
+    """The controller cannot serve yet: its database is away or not migrated."""
+
+    kind = "not-ready"
+    fault = Fault.LAB
+    retryable = True
+
+
+class StoreBusyError(FarmError):
+    """Another writer held the database too long; nothing was changed."""
+
+    kind = "store-busy"
+    fault = Fault.LAB
+    retryable = True
+
+    def __init__(self) -> None:
+        """Takes nothing: there is nothing that the caller could do but wait."""
+        super().__init__("the database is busy; try again in a moment")

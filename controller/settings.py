@@ -1,0 +1,61 @@
+"""Settings of the controller, from the environment: DYNOFARM_DATABASE_URL and so on."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from controller.attempts.times import FarmTimes
+
+
+class Settings(BaseSettings):
+    """Parsed once by the composition root and passed in; nothing else reads the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="DYNOFARM_", extra="ignore", frozen=True)
+
+    home: Path = Path("~/.dynofarm")
+    database_url: str = ""
+    """Empty: SQLite in the home folder."""
+    broker_url: str = "memory://"
+    """Celery's broker, for example redis://host:6379/0."""
+    lease_ttl_s: float = Field(default=60.0, ge=0.3, le=3600)
+    margin_min_s: float = Field(default=3.0, ge=0, le=600)
+    hold_s: float = Field(default=10.0, ge=0, le=3600)
+    accept_s: float = Field(default=30.0, gt=0, le=3600)
+    hello_interval_s: float = Field(default=30.0, gt=0, le=600)
+    claim_wait_s: float = Field(default=20.0, ge=0, le=25)
+    claim_poll_s: float = Field(default=0.25, gt=0, le=5)
+    """How often a waiting claim looks into the database by itself; a new job wakes it at once."""
+    agent_offline_s: float = Field(default=60.0, gt=0, le=3600)
+    absent_after_s: float = Field(default=15.0, ge=0, le=3600)
+    limit_grace_s: float = Field(default=30.0, ge=0, le=3600)
+    retry_backoff_s: float = Field(default=5.0, ge=0, le=3600)
+    events_min_interval_s: float = Field(default=0.0, ge=0, le=60)
+    """Asks agents to leave at least this much time between two uploads of a stream."""
+    max_artifact_bytes: int = Field(default=16 << 20, ge=1, le=1 << 30)
+
+    @property
+    def home_path(self) -> Path:
+        """The home folder, with ~ replaced."""
+        return self.home.expanduser()
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database in use."""
+        return self.database_url or f"sqlite:///{self.home_path / 'controller.sqlite'}"
+
+    @property
+    def times(self) -> FarmTimes:
+        """The periods of the lease protocol."""
+        return FarmTimes(
+            lease_ttl_s=self.lease_ttl_s,
+            margin_min_s=self.margin_min_s,
+            hold_s=self.hold_s,
+            accept_s=self.accept_s,
+            hello_interval_s=self.hello_interval_s,
+            claim_wait_s=self.claim_wait_s,
+            agent_offline_s=self.agent_offline_s,
+            absent_after_s=self.absent_after_s,
+            limit_grace_s=self.limit_grace_s,
+            retry_backoff_s=self.retry_backoff_s,
+        )
