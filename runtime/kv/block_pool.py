@@ -139,7 +139,7 @@ class BlockPool:
             self.observer.blocks_shared(holder, blocks)
 
     def release(self, blocks: Sequence[int], holder: int = NO_HOLDER) -> None:
-        """One reference less for each, in the order given: pass tail blocks first, to have them evicted first.
+        """One reference less for each, in the order given: tail blocks first, to have them evicted first.
 
         At zero a published block becomes idle and any other free. BlockNotHeldError (a double free) and
         NullBlockError are raised before anything changes.

@@ -124,7 +124,7 @@ class BlockTable:
         return self.slots(start, self.length_tokens)
 
     def slots(self, start: int, stop: int) -> list[int]:
-        """Slots of positions [start, stop), as block * block_tokens + slot; TableRangeError beyond the end."""
+        """Slots of positions [start, stop) as block * block_tokens + slot; else TableRangeError."""
         if not 0 <= start <= stop <= self.length_tokens:
             raise TableRangeError(stop, self.length_tokens)
         size = self._pool.block_tokens
@@ -175,7 +175,7 @@ class BlockTable:
             self._chain.append(node)
 
     def publish_tail(self, tokens: Sequence[int]) -> None:
-        """`publish`, and the computed part of the unfilled last block too; writing behind it stays allowed."""
+        """`publish`, and the computed part of the unfilled last block; writing behind it stays allowed."""
         self.publish(tokens)
         size = self._pool.block_tokens
         full = len(tokens) // size

@@ -100,7 +100,7 @@ class Scheduler:
         return batch
 
     def commit(self, batch: Batch, sampled: Mapping[int, int]) -> tuple[Sequence, ...]:
-        """The engine computed `batch`; `sampled` has a token for each row that wants logits. Returns the finished.
+        """The engine computed `batch`; `sampled` has a token for each row with logits. Returns who is done.
 
         Rows of sequences that ended meanwhile are passed over. MissingSampleError and StepOrderError are
         raised before anything changes.
@@ -134,7 +134,7 @@ class Scheduler:
         return tuple(plan.preempted)
 
     def finish(self, sequence: int) -> Sequence:
-        """Ends a decoding sequence at the engine's wish (a stop text); its KV stays cached for a next call."""
+        """Ends a decoding sequence at the engine's wish (a stop text); its KV stays cached."""
         return self._end(self._live(sequence), Cause.FINISHED)
 
     def cancel(self, sequence: int) -> Sequence:
