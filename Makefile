@@ -10,6 +10,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## make .venv and install everything, the demo model included
+	@:
 
 # Again only when what is to be installed has changed. Everything it says goes to standard error.
 $(STAMP): pyproject.toml constraints.txt scripts/setup.sh
