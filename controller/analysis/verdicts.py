@@ -98,7 +98,7 @@ def _planned_pairs(plan: ComparisonPlan) -> dict[int, dict[PairArm, TrialSpec]]:
 def _pair(pair_id: str, both: Mapping[PairArm, TrialFacts | None], values: Mapping[int, float]) -> Pair:
     found = {arm: values.get(trial.trial) if trial else None for arm, trial in both.items()}
     spoiled = {arm: _spoiled(trial, found[arm]) for arm, trial in both.items()}
-    reasons = [f"{arm}: {reason}" for arm, reason in spoiled.items() if reason]
+    reasons = [f"{arm}: {spoiled[arm]}" for arm in PairArm if spoiled.get(arm)]
     return Pair(
         pair_id,
         found.get(PairArm.BASELINE),

@@ -1,0 +1,75 @@
+"""Two runs are compared when they measured the same thing; what differs is named."""
+
+from typing import Any
+
+import pytest
+
+from contract.rest import DeviceReportView, Spread
+from contract.states import TargetKind
+from controller.analysis.comparison import RunSide, compare, obstacles
+from controller.analysis.report import DeviceIdentity, device_report
+from tests.fakes.paired_attempt import comparison_plan, measured, paired_story
+
+PLAN = comparison_plan(pairs=2)
+
+
+def _side(run: str, digest: str = "sha256:a", **conditions: Any) -> RunSide:
+    story = paired_story(PLAN)
+    story.conditions(**conditions)
+    identity = DeviceIdentity(
+        "job_01J00000000000000000000000", "", "host-1", "m", "1", TargetKind.HOST, False
+    )
+    report = device_report(identity, PLAN, measured(story), {}, None)
+    return RunSide(f"run_01J0000000000000000000000{run}", digest, report)
+
+
+def _with_wall(side: RunSide, median: float) -> RunSide:
+    arm = side.report.arms["paged"]
+    metrics = {"wall_s": Spread(median=median, min=median, max=median, n=1)}
+    arms = {"paged": arm.model_copy(update={"metrics": metrics})}
+    report: DeviceReportView = side.report.model_copy(update={"arms": arms})
+    return RunSide(side.run_id, side.workload_digest, report)
+
+
+def test_two_runs_of_the_same_thing_may_be_compared() -> None:
+    assert obstacles(_side("0"), _side("1")) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"device_model": "other"},
+        {"os_version": "7"},
+        {"os_build": "x"},
+        {"model_digest": "sha256:other"},
+        {"virtual": True},
+    ],
+)
+def test_another_device_system_or_model_stands_against_it(changed: dict[str, Any]) -> None:
+    (obstacle,) = obstacles(_side("0"), _side("1", **changed))
+    assert obstacle.startswith(next(iter(changed)))
+
+
+def test_another_workload_stands_against_it() -> None:
+    assert obstacles(_side("0"), _side("1", digest="sha256:b")) == ["workload_digest: sha256:a and sha256:b"]
+
+
+def test_another_runtime_is_what_one_compares_and_is_named() -> None:
+    baseline, run = _side("0"), _side("1", runtime_version="2", dtype="bfloat16")
+    assert obstacles(baseline, run) == []
+    assert compare(baseline, run, "paged").differs == [
+        "runtime_version: 1 and 2",
+        "dtype: float32 and bfloat16",
+    ]
+
+
+def test_the_change_is_of_the_medians_in_percent_of_the_baseline() -> None:
+    comparison = compare(_with_wall(_side("0"), 2.0), _with_wall(_side("1"), 1.5), "paged")
+    assert comparison.change_percent == {"wall_s": -25.0}
+    assert comparison.metrics["wall_s"][0].median == 2.0
+
+
+def test_a_baseline_of_zero_has_no_percentage() -> None:
+    comparison = compare(_with_wall(_side("0"), 0.0), _with_wall(_side("1"), 1.5), "paged")
+    assert comparison.change_percent == {}
+    assert "wall_s" in comparison.metrics
