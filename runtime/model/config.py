@@ -1,0 +1,58 @@
+"""What the forward pass must know of a model, whatever file it came from."""
+
+from dataclasses import dataclass
+from typing import Final
+
+SUPPORTED_ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Shape of a decoder of the Llama family; raises ValueError naming the field that makes no sense.
+
+    qwen2 adds a bias to q, k and v; qwen3 normalises each q and k head. context_tokens: trained positions.
+    """
+
+    architecture: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    rope_base: float
+    rms_eps: float
+    context_tokens: int
+    tied_head: bool
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "layers", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, it is {getattr(self, name)}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim must be even for rotary positions, it is {self.head_dim}")
+        if not (self.rope_base > 0 and self.rms_eps > 0):
+            raise ValueError("rope_base and rms_eps must be positive")
+
+    @property
+    def has_qkv_bias(self) -> bool:
+        return self.architecture == "qwen2"
+
+    @property
+    def has_qk_norm(self) -> bool:
+        return self.architecture == "qwen3"
+
+    @property
+    def q_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    def kv_bytes_per_token(self, bytes_per_value: int) -> int:
+        """Bytes of K and V of one token over all layers."""
+        return 2 * self.layers * self.kv_width * bytes_per_value

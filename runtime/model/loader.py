@@ -1,0 +1,51 @@
+"""From a path to a model that can run, or to one error that names what is wrong with the file."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import TokenizerMismatchError
+from runtime.model.config import ModelConfig
+from runtime.model.gguf_loader import GGUFSource
+from runtime.model.llama import LlamaModel
+from runtime.model.numeric import Placement
+from runtime.model.safetensors_loader import SafetensorsSource
+from runtime.model.tokenizer import Tokenizer
+from runtime.model.weights import WeightSource
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model and its tokenizer; its files are closed."""
+
+    model: LlamaModel
+    tokenizer: Tokenizer
+    path: Path
+
+    @property
+    def config(self) -> ModelConfig:
+        return self.model.config
+
+    @property
+    def weights_bytes(self) -> int:
+        return self.model.weights_bytes
+
+
+def open_weights(path: Path) -> WeightSource:
+    """A GGUF file, or a Hugging Face folder with config.json, *.safetensors and tokenizer.json."""
+    return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
+
+
+def load_model(path: Path, *, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
+    """Load weights and tokenizer; every refusal comes before the weights are read.
+
+    dtype: float32, bfloat16 or float16; device: cpu, cuda, cuda:N or mps.
+    """
+    placement = Placement.named(dtype, device)
+    with closing(open_weights(path)) as source:
+        tokenizer = source.tokenizer()
+        if tokenizer.vocab_size > source.config.vocab:
+            raise TokenizerMismatchError(
+                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, the model {source.config.vocab}"
+            )
+        return LoadedModel(LlamaModel.build(source, placement), tokenizer, path)

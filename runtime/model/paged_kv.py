@@ -1,0 +1,71 @@
+"""The tensors behind the block pool: one per layer, blocks by number. Ownership is decided elsewhere."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from runtime.errors import PoolTooSmallError
+from runtime.model.config import ModelConfig
+from runtime.model.forward_batch import ForwardBatch
+from runtime.model.numeric import Placement
+from runtime.model.paged_attention import PagedAttention
+
+
+class PagedKV:
+    """Per layer [num_blocks * block_tokens, 2, kv_heads, head_dim]: slot = block * block_tokens + offset.
+
+    K and V of a token lie side by side, so that a write is one run and a gather one read. Memory comes from
+    the system as blocks are first written (zero pages), and stale slots hold finite numbers.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_blocks: int,
+        block_tokens: int,
+        placement: Placement,
+    ) -> None:
+        if num_blocks < 1 or block_tokens < 1:
+            raise PoolTooSmallError(1, num_blocks, f"blocks of {block_tokens} tokens")
+        shape = (num_blocks * block_tokens, 2, config.kv_heads, config.head_dim)
+        self._layers = [
+            torch.zeros(shape, dtype=placement.dtype, device=placement.device) for _ in range(config.layers)
+        ]
+        self.num_blocks = num_blocks
+        self.block_tokens = block_tokens
+        self.block_bytes = bytes_per_block(config, block_tokens, placement)
+
+    def begin(self, batch: ForwardBatch) -> PagedAttention:
+        """ValueError when a block table does not cover its span or names a block that is not there."""
+        for index, span in enumerate(batch.spans):
+            needed = -(-span.context_tokens // self.block_tokens)
+            if len(span.block_table) < needed:
+                raise ValueError(f"span {index}: {len(span.block_table)} blocks, {needed} are needed")
+            if not all(0 <= block < self.num_blocks for block in span.block_table):
+                raise ValueError(f"span {index}: a block outside 0..{self.num_blocks - 1}")
+        return PagedAttention(self._layers, self.block_tokens, batch)
+
+    def copy_slots(self, copies: Iterable[tuple[int, int, int]]) -> None:
+        """Copy on write: (source block, target block, tokens), the first `tokens` slots, in all layers."""
+        for source, target, tokens in copies:
+            if not 0 <= tokens <= self.block_tokens:
+                raise ValueError(f"{tokens} tokens do not fit a block of {self.block_tokens}")
+            read = source * self.block_tokens
+            write = target * self.block_tokens
+            for rows in self._layers:
+                rows[write : write + tokens] = rows[read : read + tokens]
+
+    def slots(self, layer: int, block: int, tokens: int) -> Tensor:
+        """[tokens, 2, kv_heads, head_dim]: a view of the first slots of a block."""
+        start = block * self.block_tokens
+        return self._layers[layer][start : start + tokens]
+
+    def free(self) -> None:
+        """Let go of the tensors; the store cannot be used afterwards."""
+        self._layers.clear()
+
+
+def bytes_per_block(config: ModelConfig, block_tokens: int, placement: Placement) -> int:
+    """Bytes of one block: K and V of its tokens over all layers."""
+    return block_tokens * config.kv_bytes_per_token(placement.value_bytes)

@@ -1,0 +1,71 @@
+"""Text to token ids and back: what the runtime needs of the `tokenizers` package."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tokenizers
+
+from runtime.errors import ModelFileCorruptError, ModelFileMissingError
+
+END_TOKENS: Final = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>")
+"""Names under which the supported families end a turn or a text."""
+
+
+class Tokenizer:
+    """Encodes without adding anything, but knows the special tokens when the text contains them.
+
+    eos_ids: every id after which a turn is over. vocab_size: highest id + 1. decode(encode(text)) is the text
+    itself, special tokens included (where the family does not normalise).
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, declared_eos_ids: Iterable[int]) -> None:
+        self._inner = inner
+        self.vocab_size = max(inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        specials = (
+            token_id
+            for token_id, token in inner.get_added_tokens_decoder().items()
+            if token.content in END_TOKENS
+        )
+        self.eos_ids = frozenset(declared_eos_ids) | frozenset(specials)
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Bytes that do not form a character (a token list cut inside one) become U+FFFD."""
+        return self._inner.decode(list(token_ids), skip_special_tokens=False)
+
+
+def folder_tokenizer(folder: Path) -> Tokenizer:
+    """From tokenizer.json of a Hugging Face folder; eos ids from generation_config.json and config.json."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelFileMissingError(path, "the folder has no tokenizer.json")
+    try:
+        inner = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises bare Exception
+        raise ModelFileCorruptError(path, f"not a tokenizer: {error}") from error
+    # A file may ask for truncation or padding, which would silently change prompts.
+    inner.no_truncation()
+    inner.no_padding()
+    eos_ids: set[int] = set()
+    for name in ("generation_config.json", "config.json"):
+        eos_ids |= _declared_eos(folder / name)
+    return Tokenizer(inner, eos_ids)
+
+
+def _declared_eos(path: Path) -> set[int]:
+    if not path.is_file():
+        return set()
+    try:
+        settings: Any = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ModelFileCorruptError(path, f"not JSON: {error}") from error
+    declared = settings.get("eos_token_id") if isinstance(settings, Mapping) else None
+    ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
+    if not all(isinstance(token_id, int) for token_id in ids):
+        raise ModelFileCorruptError(path, f"eos_token_id is {declared!r}")
+    return set(ids)
