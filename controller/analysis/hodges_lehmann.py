@@ -50,9 +50,7 @@ def interval(values: Sequence[float] | NDArray[np.float64], confidence: float) -
     averages = walsh_averages(values)
     tail = np.cumsum(signed_rank_null(np.asarray(values).size))
     # trimmed: averages cut off at each end; cutting k off misses the truth at that end with P(W <= k - 1).
-    # The hair's breadth keeps a level that is met exactly (n = 1, 50 %: 0.25 a side) from failing on its last
-    # bit.
-    within = int(np.searchsorted(tail, (1 - confidence) / 2 * (1 + 1e-12), side="right"))
+    within = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
     trimmed = max(0, within - 1)
     return Interval(
         low=float(averages[trimmed]),

@@ -220,7 +220,7 @@ def _obstacle_to_same(evidence: _Evidence, bar: _Bar) -> str | None:
     if evidence.mde_percent is None or evidence.mde_percent > bar.floor_percent:
         seen = "nothing" if evidence.mde_percent is None else f"only {evidence.mde_percent:.2f} % or more"
         return f"{seen} could have been seen, the floor is {bar.floor_percent:g} %"
-    if evidence.interval_confidence < bar.confidence - 1e-9:
+    if evidence.interval_confidence < bar.confidence:
         return f"so few pairs give a {evidence.interval_confidence:.1%} interval, not {bar.confidence:.1%}"
     return None
 

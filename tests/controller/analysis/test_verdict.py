@@ -82,6 +82,12 @@ def test_a_comparison_that_could_not_have_seen_the_floor_is_never_the_same() -> 
     assert "could have been seen" in verdict.reason
 
 
+def test_without_a_a_runs_the_pairs_own_spread_gives_the_published_detectable_effect() -> None:
+    verdict = judge(_pairs(_noisy(10, 0.0, 0.03)), Direction.HIGHER, 5.0, 0.05)
+    assert verdict.mde_percent is not None
+    assert round(verdict.mde_percent, 2) == 2.53
+
+
 def test_an_interval_that_reaches_beyond_the_floor_is_inconclusive() -> None:
     verdict = judge(_pairs(_noisy(10, 0.0, 0.10)), Direction.LOWER, floor_percent=2.0, alpha=0.05)
     assert verdict.verdict is W.INCONCLUSIVE
