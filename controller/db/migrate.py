@@ -1,0 +1,72 @@
+"""Brings a database to the newest schema; safe to call at every start and from several processes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from controller.db.session import Sessions, open_sessions
+
+# In a checkout the migrations lie beside the packages, in a wheel inside this one.
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_PLACES: Final = (_PACKAGE.parent / "migrations", _PACKAGE / "_migrations")
+_LOCK_KEY: Final = 0x64796E6F
+
+
+class MigrationsMissingError(RuntimeError):
+    """This installation has no migrations: it is neither a checkout nor a wheel of ours."""
+
+
+def upgrade(database_url: str) -> None:
+    """Make or change the tables, up to the newest revision; nothing happens when they are there."""
+    sessions = open_sessions(database_url)
+    try:
+        upgrade_opened(sessions)
+    finally:
+        sessions.close()
+
+
+def upgrade_opened(sessions: Sessions) -> None:
+    """As `upgrade`, on an open database; needed for SQLite in memory."""
+    with sessions.engine.connect() as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        with _alone(connection):
+            command.upgrade(config, "head")
+            connection.commit()
+
+
+def is_current(sessions: Sessions) -> bool:
+    """True when the database has the newest schema that this installation knows."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    with sessions.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision() == head
+
+
+def _config() -> Config:
+    for place in _PLACES:
+        if (place / "env.py").is_file():
+            config = Config()
+            config.set_main_option("script_location", str(place).replace("%", "%%"))
+            return config
+    raise MigrationsMissingError(f"no migrations in {' or '.join(str(place) for place in _PLACES)}")
+
+
+@contextmanager
+def _alone(connection: Connection) -> Iterator[None]:
+    """Several replicas start at once: one migrates, the others wait for it and find nothing to do."""
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK_KEY})
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK_KEY})
