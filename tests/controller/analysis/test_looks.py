@@ -65,10 +65,10 @@ def test_peeking_and_spending_give_the_published_false_alarms() -> None:
 
 @pytest.mark.slow
 def test_the_sign_flip_test_at_these_looks_keeps_five_percent() -> None:
-    draws = 500
+    draws = 300
     samples = np.random.default_rng(12).standard_t(3, size=(draws, LOOKS[-1].pairs)) * 0.03
     claims = sum(_claims(sample) for sample in samples)
-    # 500 draws at a true 5 % stay below 7 % in 98 of 100 seeds; peeking's 11.7 % does not.
+    # A true 5 % stays below 7 % in 95 of 100 seeds, peeking's 11.7 % in one of 200. The seed is fixed.
     assert claims / draws <= 0.07
 
 
