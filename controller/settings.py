@@ -1,8 +1,9 @@
 """Settings of the controller, from the environment: DYNOFARM_DATABASE_URL and so on."""
 
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from controller.attempts.times import FarmTimes
@@ -33,11 +34,33 @@ class Settings(BaseSettings):
     events_min_interval_s: float = Field(default=0.0, ge=0, le=60)
     """Asks agents to leave at least this much time between two uploads of a stream."""
     max_artifact_bytes: int = Field(default=16 << 20, ge=1, le=1 << 30)
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    public_url: str = ""
+    """Address under which people reach this controller, for links in reports; empty: host and port."""
+    allowed_hosts: str = "127.0.0.1,localhost"
+    """Names, with commas, that the Host header may have: a page elsewhere cannot rebind its name to us."""
+    max_body_bytes: int = Field(default=4 << 20, ge=1 << 10, le=1 << 30)
+    session_secret: SecretStr = SecretStr("")
+    """Base64 of 32 bytes that sign the browser's session; empty: made once and kept in the home folder."""
+    cookie_secure: bool = False
+    """Set it where people reach the controller by HTTPS: the session then never travels without."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
     def home_path(self) -> Path:
         """The home folder, with ~ replaced."""
         return self.home.expanduser()
+
+    @property
+    def base_url(self) -> str:
+        """The public URL without a slash at its end."""
+        return self.public_url.rstrip("/") or f"http://{self.host}:{self.port}"
+
+    @property
+    def allowed_host_names(self) -> list[str]:
+        """The names that the Host header may have."""
+        return [name.strip() for name in self.allowed_hosts.split(",") if name.strip()]
 
     @property
     def resolved_database_url(self) -> str:

@@ -1,0 +1,189 @@
+"""Who asks, and whether they may. Deny by default: the middleware lets nobody pass whom it does not know.
+
+A request shows a bearer token, or for reading the session cookie that the login form gave. The kind of token
+that a path takes is decided here by its prefix; how much a user's token allows is decided by the route, with
+`requires(scope)`. A token that was revoked is refused at the next request: nothing is cached.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from controller.api.context import ApiContext
+from controller.api.problems import ProblemResponse, problem_of, trace_id_of
+from controller.api.sessions import SESSION_COOKIE, SessionSigner
+from controller.db.models import TokenKind, TokenRow, TokenScope
+from controller.db.session import read_only
+from controller.db.tokens import TokenRepository, token_digest
+from controller.errors import FarmError, ForbiddenError, NotAuthenticatedError
+
+OPEN_PATHS: Final = frozenset({"/health", "/ready", "/login"})
+DASHBOARD_PREFIX: Final = "/dashboard"
+_AGENT_PREFIX: Final = "/agent/"
+_ENROLL_PATH: Final = "/agent/enroll"
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SCOPE_ORDER: Final = (TokenScope.VIEWER, TokenScope.SUBMITTER, TokenScope.ADMIN)
+# Close code of a refused websocket: policy violation.
+_POLICY_VIOLATION: Final = 1008
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever a token belongs to. `name` goes into the audit; `scope` is a user's, `agent_id` an agent's."""
+
+    name: str
+    kind: TokenKind
+    scope: TokenScope | None
+    agent_id: str | None
+    token_sha256: str
+
+    def allows(self, scope: TokenScope) -> bool:
+        """Whether this user's token includes `scope`; nobody else's includes any."""
+        return self.scope is not None and _SCOPE_ORDER.index(self.scope) >= _SCOPE_ORDER.index(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPrincipal:
+    """A device agent that showed its own token."""
+
+    agent_id: str
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sent this request; NotAuthenticatedError where the middleware let it pass without."""
+    principal = getattr(request.state, "principal", None)
+    if not isinstance(principal, Principal):
+        raise NotAuthenticatedError
+    return principal
+
+
+def requires(scope: TokenScope) -> Callable[[Request], Principal]:
+    """A dependency that gives the principal, or raises ForbiddenError when the token allows less."""
+
+    def check(request: Request) -> Principal:
+        principal = principal_of(request)
+        if not principal.allows(scope):
+            raise ForbiddenError(
+                f"this needs a token with the scope {scope}; yours has {principal.scope or 'none'}"
+            )
+        return principal
+
+    return check
+
+
+def require_agent(request: Request) -> AgentPrincipal:
+    """The device agent behind the request; ForbiddenError for any other token."""
+    principal = principal_of(request)
+    if principal.kind is not TokenKind.AGENT or principal.agent_id is None:
+        raise ForbiddenError("this is for device agents: send the token that the enrolment gave")
+    return AgentPrincipal(principal.agent_id)
+
+
+def kinds_for(path: str) -> frozenset[TokenKind]:
+    """Which kind of token a path takes."""
+    if path == _ENROLL_PATH:
+        return frozenset({TokenKind.ENROLMENT})
+    if path.startswith(_AGENT_PREFIX):
+        return frozenset({TokenKind.AGENT})
+    return frozenset({TokenKind.USER})
+
+
+class AuthenticationMiddleware:
+    """Finds the principal before any route runs; without one, only OPEN_PATHS are answered."""
+
+    def __init__(self, app: ASGIApp, context: ApiContext, signer: SessionSigner) -> None:
+        """`signer` checks the cookies that the login form gave."""
+        self._app = app
+        self._context = context
+        self._signer = signer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on with `state.principal` set, or answer 401, 403 or a redirect to the login form."""
+        if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        try:
+            principal = await run_in_threadpool(self._authenticate, connection)
+        except FarmError as error:
+            await _refuse(error, connection, receive, send)
+            return
+        connection.state.principal = principal
+        await self._app(scope, receive, send)
+
+    def _authenticate(self, connection: HTTPConnection) -> Principal:
+        """NotAuthenticatedError for no or a bad token, ForbiddenError for one of another kind."""
+        digest = self._shown_digest(connection)
+        if digest is None:
+            raise NotAuthenticatedError
+        with read_only(self._context.sessions) as session:
+            row = TokenRepository(session).find_digest(digest, self._context.now())
+        if row is None:
+            raise NotAuthenticatedError
+        principal = _principal(row)
+        kinds = kinds_for(connection.scope["path"])
+        if principal.kind not in kinds:
+            wanted = " or ".join(sorted(kinds))
+            raise ForbiddenError(f"this needs a token of the kind {wanted}, yours is of the kind {row.kind}")
+        return principal
+
+    def _shown_digest(self, connection: HTTPConnection) -> str | None:
+        """SHA-256 of the token that the request shows, by header or by cookie; None for neither."""
+        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+        if scheme:
+            return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+        cookie = connection.cookies.get(SESSION_COOKIE)
+        if cookie is None or not _cookie_is_enough(connection):
+            return None
+        return self._signer.token_of(cookie, self._context.now())
+
+
+def _principal(row: TokenRow) -> Principal:
+    return Principal(
+        name=row.name,
+        kind=row.kind,
+        scope=row.scope,
+        agent_id=row.agent_id,
+        token_sha256=row.token_sha256,
+    )
+
+
+def _cookie_is_enough(connection: HTTPConnection) -> bool:
+    """A cookie travels by itself, so it may only read.
+
+    The dashboard asks for its figures by POST and by websocket, which change nothing: there it counts
+    as well, but only from a page of this very host.
+    """
+    if connection.scope["type"] == "http" and connection.scope["method"] in _SAFE_METHODS:
+        return True
+    return connection.scope["path"].startswith(DASHBOARD_PREFIX) and is_same_origin(connection)
+
+
+def is_same_origin(connection: HTTPConnection) -> bool:
+    """Whether the Origin header names the host that was asked; False when there is none."""
+    return urlsplit(connection.headers.get("origin", "")).netloc == connection.headers.get("host", "-")
+
+
+async def _refuse(error: FarmError, connection: HTTPConnection, receive: Receive, send: Send) -> None:
+    if connection.scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "not authenticated"})
+        return
+    await _refusal(error, Request(connection.scope))(connection.scope, receive, send)
+
+
+def _refusal(error: FarmError, request: Request) -> Response:
+    """A person's browser on its way to the dashboard is shown the form, everybody else a problem."""
+    wants_page = request.method == "GET" and request.url.path.startswith(DASHBOARD_PREFIX)
+    if wants_page and "text/html" in request.headers.get("accept", ""):
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(f"/login?next={quote(target, safe='')}", HTTPStatus.SEE_OTHER)
+    return ProblemResponse(problem_of(error, request.url.path, trace_id_of(request)))
