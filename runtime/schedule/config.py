@@ -11,7 +11,7 @@ class SchedulerConfig:
     idle_prefill_tokens: the same in a step without decodes: this bounds activation memory.
     high_watermark_blocks: nobody joins others unless this many stay available for its whole prompt.
     low_watermark_blocks: growth that would leave fewer preempts the lowest priority, newest first.
-    aging_steps: steps of waiting that raise a priority by one.
+    aging_steps: steps without a row that raise a priority by one.
     follow_tokens: a prefix that another is computing is waited for from this length on (or one block).
     """
 

@@ -80,13 +80,12 @@ class Scheduler:
             raise StepOrderError(self._step, "is neither committed nor abandoned")
         self._step += 1
         plan = _Plan()
-        for sequence in self._waiting.values():
-            sequence.waited_steps += 1
+        self._lend_priorities()
         self._plan_decodes(plan)
         limit = self.config.prefill_tokens if plan.decode else self.config.idle_prefill_tokens
-        left = self._plan_prefills(plan, limit)
-        if not plan.preempted:
-            self._admit(plan, left)
+        self._plan_prefills(plan, limit)
+        for sequence in (*self._waiting.values(), *self._running.values()):
+            sequence.waited_steps += sequence.id not in plan.planned
         batch = Batch(
             step=self._step,
             decode=tuple(plan.decode),
@@ -149,39 +148,54 @@ class Scheduler:
         failed.computed_tokens = 0
         return self._end(failed, Cause.FAILED)
 
+    def _lend_priorities(self) -> None:
+        """A leader is as urgent as whoever waits for it, while they wait: nobody between holds it up."""
+        for sequence in self._running.values():
+            sequence.urged_priority = None
+        for sequence in self._waiting.values():
+            node = sequence.follows
+            leader = self._running.get(node.leader) if node and node.state is NodeState.PENDING else None
+            if leader is not None:
+                priority = sequence.priority(self.config.aging_steps)
+                leader.urged_priority = max(leader.urged_priority or priority, priority)
+
     def _plan_decodes(self, plan: _Plan) -> None:
         for sequence in self._by_precedence(self._running.values()):
             if sequence.status is Status.DECODE and self._grant(sequence, 1, plan):
                 plan.decode.append(self._row(sequence, 1, plan))
 
-    def _plan_prefills(self, plan: _Plan, limit_tokens: int) -> int:
-        for sequence in self._by_precedence(self._running.values()):
+    def _plan_prefills(self, plan: _Plan, limit_tokens: int) -> None:
+        """Running and waiting prompts share the step's tokens in one order; none overtakes for memory."""
+        blocked = False
+        for sequence in self._by_precedence((*self._running.values(), *self._waiting.values())):
             if not limit_tokens:
-                break
+                return
+            wanted = min(limit_tokens, sequence.uncomputed_tokens)
             if sequence.status is Status.PREFILL:
-                granted = self._grant(sequence, min(limit_tokens, sequence.uncomputed_tokens), plan)
-                if granted:
-                    plan.prefill.append(self._row(sequence, granted, plan))
-                    limit_tokens -= granted
-        return limit_tokens
+                tokens = self._grant(sequence, wanted, plan)
+            elif sequence.id in self._waiting:
+                blocked = blocked or bool(plan.preempted) or len(self._running) >= self.max_batch
+                match = None if blocked else self._look_up(sequence)
+                if match is None:
+                    continue
+                blocked = not self._admit(sequence, match, plan)
+                tokens = min(limit_tokens, sequence.uncomputed_tokens) if sequence.id in self._running else 0
+            else:
+                continue
+            if tokens:
+                plan.prefill.append(self._row(sequence, tokens, plan))
+                limit_tokens -= tokens
 
-    def _admit(self, plan: _Plan, limit_tokens: int) -> None:
-        for sequence in self._by_precedence(self._waiting.values()):
-            if not limit_tokens or len(self._running) >= self.max_batch:
-                return
-            found = self._look_up(sequence)
-            if found is None:
-                continue
-            match = self._affordable(sequence, found)
-            if match is None and self._running:
-                return
-            if match is None:
-                self._fail_for_memory(sequence, len(sequence.tokens), plan)
-                continue
-            self._join(sequence, match, plan)
-            tokens = min(limit_tokens, sequence.uncomputed_tokens)
-            plan.prefill.append(self._row(sequence, tokens, plan))
-            limit_tokens -= tokens
+    def _admit(self, sequence: Sequence, match: PrefixMatch, plan: _Plan) -> bool:
+        """False when the sequence must wait for memory. One that nobody's leaving could help fails."""
+        affordable = self._affordable(sequence, match)
+        if affordable is not None:
+            self._join(sequence, affordable, plan)
+        elif self._running:
+            return False
+        else:
+            self._fail_for_memory(sequence, len(sequence.tokens), plan)
+        return True
 
     def _look_up(self, sequence: Sequence) -> PrefixMatch | None:
         """What is cached of the prompt; None while a leader computes more of it, worth waiting for."""
@@ -196,10 +210,6 @@ class Scheduler:
             return match
         sequence.follows = match.pending
         sequence.move(Cause.FOLLOWED)
-        leader = self._running.get(match.pending.leader)
-        if leader is not None:
-            urged = sequence.priority(self.config.aging_steps)
-            leader.urged_priority = max(leader.priority(self.config.aging_steps), urged)
         return None
 
     def _affordable(self, sequence: Sequence, match: PrefixMatch) -> PrefixMatch | None:
@@ -338,7 +348,7 @@ class Scheduler:
             sequence.table.publish_tail(sequence.tokens[: sequence.computed_tokens])
         sequence.table.release()
         sequence.computed_tokens = 0
-        sequence.follows = None
+        sequence.follows = sequence.urged_priority = None
         self._cache.abandon(sequence.id)
         self._waiting.pop(sequence.id, None)
         self._running.pop(sequence.id, None)

@@ -101,6 +101,7 @@ class Sequence:
     """Prompt tokens that went through the model, again after a preemption included."""
     preemptions: int = 0
     waited_steps: int = 0
+    """Steps in which it had no row."""
     admitted_before: bool = False
     follows: PrefixNode | None = None
     urged_priority: int | None = None
@@ -133,7 +134,7 @@ class Sequence:
         return made > 0 and (made >= self.spec.max_output_tokens or self.tokens[-1] in self.spec.stop_tokens)
 
     def priority(self, aging_steps: int) -> int:
-        """Priority now: one more for every `aging_steps` spent waiting, and never below who waits for it."""
+        """Priority now: one more for every `aging_steps` without a row, and never below who waits for it."""
         own = self.spec.priority + self.waited_steps // aging_steps
         return own if self.urged_priority is None else max(own, self.urged_priority)
 

@@ -41,7 +41,9 @@ class Ledger:
 
     def blocks_released(self, fact: Fact) -> None:
         for block in fact.blocks:
-            assert self.held[fact.holder, block] > 0, f"{fact.holder} released {block}, which it does not hold"
+            assert self.held[fact.holder, block] > 0, (
+                f"{fact.holder} released {block}, which it does not hold"
+            )
             self.held[fact.holder, block] -= 1
             self.refs[block] -= 1
 
@@ -96,6 +98,6 @@ class Ledger:
 
     def blocks_of(self, holder: int) -> list[int]:
         """Blocks that `holder` holds, sorted, once per reference."""
-        return sorted(block for (who, block), count in self.held.items() if who == holder for _ in range(count))
-
-
+        return sorted(
+            block for (who, block), count in self.held.items() if who == holder for _ in range(count)
+        )

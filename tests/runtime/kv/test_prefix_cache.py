@@ -42,7 +42,9 @@ class Store:
         pytest.param(range(8), [*range(8), 99], 8, id="two full blocks"),
         pytest.param(range(8), range(8), 7, id="one token is always left to compute"),
         pytest.param(range(6), [*range(6), 99], 6, id="a partial tail counts to the token"),
-        pytest.param(range(8), [*range(6), 99, 98], 6, id="divergence inside a full block counts to the token"),
+        pytest.param(
+            range(8), [*range(6), 99, 98], 6, id="divergence inside a full block counts to the token"
+        ),
         pytest.param(range(8), [99, *range(8)], 0, id="another first token shares nothing"),
         pytest.param(range(8), [0], 0, id="a single token is never taken from the cache"),
         pytest.param(range(3), range(3), 2, id="a tail equal to the prompt leaves one token"),
