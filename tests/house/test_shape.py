@@ -26,6 +26,7 @@ WITHIN_LIMITS = [
     (shape_rules.vague_names, "runtime/kv/block_pool.py", ""),
     (shape_rules.long_functions, "runtime/kv/block_pool.py", "def work():\n" + "    x = 1\n" * 49),
     (shape_rules.long_files, "contract/jobs.py", "x = 1\n" * 400),
+    (shape_rules.long_functions, "migrations/versions/2026-01-01-0000_tables.py", LONG_FUNCTION),
 ]
 
 
