@@ -35,7 +35,8 @@ def schemas() -> dict[str, dict[str, Any]]:
         ),
         "rest.json": (
             rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction,
-            rest.WorkloadList,
+            rest.WorkloadList, rest.JobExplanation, rest.EnrollmentTokenRequest, rest.EnrollmentToken,
+            rest.MetricList,
             rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, rest.Health,
         ),
     }  # fmt: skip

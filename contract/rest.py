@@ -8,6 +8,7 @@ from contract.events.lifecycle import BudgetRow
 from contract.failures import FailureReason
 from contract.ids import AgentId, AttemptId, DeviceId, JobId, Name, RunId
 from contract.jobs import ArmMode, BuildRef, EngineOptions, Limits
+from contract.metrics import MetricDefinition
 from contract.model import ContractModel
 from contract.states import (
     AttemptState,
@@ -180,6 +181,43 @@ class DeviceAction(ContractModel):
     """A person's decision about a device; the reason is kept with the transition."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class DeviceExplanation(ContractModel):
+    """A device from the view of a waiting job: what never fits, and what will pass; both empty: it is next."""
+
+    device_id: DeviceId
+    misses: list[str]
+    waits: list[str]
+
+
+class JobExplanation(ContractModel):
+    """Why a job waits, device by device."""
+
+    job_id: JobId
+    state: JobState
+    waiting_reason: str
+    devices: list[DeviceExplanation]
+
+
+class EnrollmentTokenRequest(ContractModel):
+    """Ask for a token with which one device agent may enrol once."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] = "enrolment"
+    valid_s: Annotated[float, Field(gt=0, le=3600)] = 3600.0
+
+
+class EnrollmentToken(ContractModel):
+    """Shown once; the controller keeps its hash."""
+
+    token: str
+    expires_at: AwareDatetime
+
+
+class MetricList(ContractModel):
+    """The metric catalogue, in the order in which it is shown."""
+
+    metrics: list[MetricDefinition]
 
 
 class WorkloadParameter(ContractModel):
