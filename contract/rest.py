@@ -184,7 +184,7 @@ class DeviceAction(ContractModel):
 
 
 class DeviceExplanation(ContractModel):
-    """A device from the view of a waiting job: what never fits, and what will pass; both empty: it is next."""
+    """A device from the view of a waiting job: what never fits, what will pass; both empty: it is next."""
 
     device_id: DeviceId
     misses: list[str]
