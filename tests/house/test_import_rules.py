@@ -39,6 +39,7 @@ SEEDED = [
         "from runtime.model import seeded",
     ),
     ("The pool does not know who schedules", "runtime/kv/seeded.py", "import runtime.schedule"),
+    ("State tables and placement know no store", "controller/attempts/states.py", "import sqlalchemy"),
     ("Controller layers", "controller/db/seeded.py", "import controller.api"),
     ("Controller layers", "controller/db/seeded.py", "import controller.attempts"),
     ("Controller layers", "controller/tasks/seeded.py", "import controller.api"),
