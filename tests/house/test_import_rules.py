@@ -12,87 +12,61 @@ import pytest
 from tests.house.repository import PACKAGES, ROOT
 
 ROLES = "Roles meet only in the contract"
+LAYERS = "Controller layers"
+# Rule, the folder into which a module is seeded, what that module imports.
 SEEDED = [
-    (ROLES, "runtime/kv/seeded.py", "import device_agent"),
-    (ROLES, "dashboard/seeded.py", "from controller.db import session"),
-    (ROLES, "controller/api/seeded.py", "import dashboard"),
-    ("The contract is a leaf", "contract/seeded.py", "import httpx"),
-    ("The contract is a leaf", "contract/seeded.py", "import workloads"),
-    ("Workloads know the contract only", "workloads/seeded.py", "import fastapi"),
-    ("A runtime is told everything and serves nobody", "runtime/seeded.py", "import workloads"),
-    (
-        "The device agent never opens a workload and never loads a model",
-        "device_agent/seeded.py",
-        "import torch",
-    ),
-    ("The controller needs no phone, no tensor and no figure", "controller/seeded.py", "import plotly"),
-    ("The dashboard reads REST, not tables", "dashboard/seeded.py", "import sqlalchemy.orm"),
-    (
-        "The client is thin and starts other roles as processes only",
-        "client/seeded.py",
-        "import controller.app",
-    ),
-    ("Statistics do no I/O", "controller/analysis/seeded.py", "import httpx"),
-    (
-        "The pool and the scheduler know no tensors",
-        "runtime/kv/seeded.py",
-        "from runtime.model import seeded",
-    ),
-    ("The pool does not know who schedules", "runtime/kv/seeded.py", "import runtime.schedule"),
-    ("State tables and placement know no store", "controller/attempts/states.py", "import sqlalchemy"),
-    ("Controller layers", "controller/db/seeded.py", "import controller.api"),
-    ("Controller layers", "controller/db/seeded.py", "import controller.attempts"),
-    ("Controller layers", "controller/tasks/seeded.py", "import controller.api"),
+    (ROLES, "runtime/kv", "import device_agent"),
+    (ROLES, "dashboard", "import controller.errors"),
+    (ROLES, "controller/api", "import dashboard"),
+    ("The contract is a leaf", "contract", "import httpx"),
+    ("The contract is a leaf", "contract", "import workloads"),
+    ("Workloads know the contract only", "workloads", "import fastapi"),
+    ("A runtime is told everything and serves nobody", "runtime", "import workloads"),
+    ("The device agent never opens a workload and never loads a model", "device_agent", "import torch"),
+    ("The controller needs no phone, no tensor and no figure", "controller", "import plotly"),
+    ("The dashboard reads REST, not tables", "dashboard", "import sqlalchemy.orm"),
+    ("The client is thin and starts other roles as processes only", "client", "import controller.errors"),
+    ("Statistics do no I/O", "controller/analysis", "import httpx"),
+    ("Statistics do no I/O", "controller/analysis", "import controller.db"),
+    ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
+    ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
+    ("State tables and placement know no store", "controller/attempts/placement.py", "import sqlalchemy"),
+    (LAYERS, "controller/db", "import controller.attempts"),
+    (LAYERS, "controller/tasks", "import controller.api"),
 ]
 ALLOWED = [
-    ("controller/app.py", "import dashboard.app"),
-    ("device_agent/devices/ios.py", "import pymobiledevice3"),
-    ("runtime/model/seeded.py", "import torch"),
+    ("controller/app.py", "import dashboard"),
+    ("runtime/model", "import torch"),
+    ("client", "import workloads"),
 ]
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _copy(folder: Path) -> Path:
     """The packages' Python files and the configuration, without caches and Swift."""
-    copy = tmp_path_factory.mktemp("tree")
     skipped = shutil.ignore_patterns("__pycache__", "ios", "*.json", "*.yaml", "*.gguf")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, copy / package, ignore=skipped)
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    return copy
+        shutil.copytree(ROOT / package, folder / package, ignore=skipped)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
 
 
-@pytest.fixture
-def tree(pristine: Path, tmp_path: Path) -> Path:
-    """A copy that one test may break."""
-    return shutil.copytree(pristine, tmp_path / "tree")
-
-
-def _seed(tree: Path, path: str, text: str) -> None:
-    """Puts the import into the file, and empty files where the import or a package needs one."""
-    imported = re.findall(r"(?:import|from) ([\w.]+)", text)[0]
-    if imported.split(".")[0] in PACKAGES:
-        target = tree / imported.replace(".", "/")
-        if not target.with_suffix(".py").exists() and not target.is_dir():
-            _ensure(target.with_suffix(".py"))
-    _ensure(tree / path)
-    with (tree / path).open("a") as file:
-        file.write(f"\n{text}\n")
-
-
-def _ensure(file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch()
+def _seed(tree: Path, place: str, text: str, number: int) -> str:
+    """Adds the import to a file, or as a module of its own to a folder; the module's dotted name."""
+    file = tree / place if place.endswith(".py") else tree / place / f"seeded_{number}.py"
+    file.parent.mkdir(exist_ok=True)
     (file.parent / "__init__.py").touch()
+    with file.open("a") as opened:
+        opened.write(f"\n{text}\n")
+    return ".".join(file.relative_to(tree).with_suffix("").parts)
 
 
-def _broken(tree: Path) -> set[str]:
-    """The names of the broken rules; anything but a verdict on every rule is an error."""
+def _broken(tree: Path) -> dict[str, str]:
+    """Each broken rule with what was printed of it; anything but a verdict on every rule is an error."""
     answer = subprocess.run(
         [
             sys.executable,
             "-c",
-            "from importlinter.cli import lint_imports_command as c; c()",
+            "from importlinter.cli import lint_imports_command as lint; lint()",
             "--no-cache",
             "--no-logo",
         ],
@@ -104,35 +78,48 @@ def _broken(tree: Path) -> set[str]:
         timeout=120,
     )
     verdicts = dict(re.findall(r"^(.+?) (KEPT|BROKEN)(?:$| )", answer.stdout, re.MULTILINE))
-    assert len(verdicts) == len(_rules(tree)), answer.stdout + answer.stderr
-    return {name for name, verdict in verdicts.items() if verdict == "BROKEN"}
-
-
-def _rules(tree: Path) -> list[str]:
-    return re.findall(
-        r'^name = "(.+)"$',
-        (tree / "pyproject.toml").read_text().split("[tool.importlinter]")[1],
-        re.MULTILINE,
+    assert set(verdicts) == RULES, answer.stdout + answer.stderr
+    # A broken rule has a section: its name, a line of dashes, the chains of imports.
+    sections = re.split(
+        r"^(.+)\n-+\n\n", answer.stdout.partition("Broken contracts\n")[2], flags=re.MULTILINE
     )
+    printed = dict(zip(sections[1::2], sections[2::2], strict=True))
+    return {rule: printed[rule] for rule, verdict in verdicts.items() if verdict == "BROKEN"}
 
 
-def test_the_repository_keeps_every_import_rule(pristine: Path) -> None:
-    assert _broken(pristine) == set()
+def _rules() -> frozenset[str]:
+    configuration = (ROOT / "pyproject.toml").read_text().split("[tool.importlinter]")[1]
+    return frozenset(re.findall(r'^name = "(.+)"$', configuration, re.MULTILINE))
 
 
-@pytest.mark.parametrize(
-    ("rule", "path", "text"), SEEDED, ids=[f"{path}: {text}" for _, path, text in SEEDED]
-)
-def test_a_seeded_import_breaks_its_rule(tree: Path, rule: str, path: str, text: str) -> None:
-    _seed(tree, path, text)
-    assert rule in _broken(tree)
+RULES = _rules()
 
 
-@pytest.mark.parametrize(("path", "text"), ALLOWED, ids=[path for path, _ in ALLOWED])
-def test_the_composition_roots_and_owners_may_import(tree: Path, path: str, text: str) -> None:
-    _seed(tree, path, text)
-    assert _broken(tree) == set()
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], list[str]]:
+    """What is broken in a copy with every violation at once, and the names of the seeded modules."""
+    tree = _copy(tmp_path_factory.mktemp("seeded"))
+    modules = [_seed(tree, place, text, number) for number, (_, place, text) in enumerate(SEEDED)]
+    return _broken(tree), modules
 
 
-def test_every_rule_is_tried(pristine: Path) -> None:
-    assert {rule for rule, _, _ in SEEDED} == set(_rules(pristine))
+def test_the_repository_keeps_every_import_rule(tmp_path: Path) -> None:
+    assert _broken(_copy(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("number", range(len(SEEDED)), ids=[f"{place}: {text}" for _, place, text in SEEDED])
+def test_a_seeded_import_breaks_its_rule(seeded: tuple[dict[str, str], list[str]], number: int) -> None:
+    broken, modules = seeded
+    rule, _, text = SEEDED[number]
+    assert re.search(rf"{re.escape(modules[number])} -> {text.split()[1].split('.')[0]}", broken[rule])
+
+
+def test_the_composition_root_and_the_owners_may_import(tmp_path: Path) -> None:
+    tree = _copy(tmp_path)
+    for number, (place, text) in enumerate(ALLOWED):
+        _seed(tree, place, text, number)
+    assert _broken(tree) == {}
+
+
+def test_every_rule_is_tried() -> None:
+    assert {rule for rule, _, _ in SEEDED} == RULES
