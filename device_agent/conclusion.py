@@ -1,0 +1,119 @@
+"""The end of an attempt: the last events of the agent's stream, then result.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.agent_api import ResultRequest
+from contract.events import AppCrashed, JetsamKilled, RuntimeExited
+from contract.events.envelope import Stream
+from contract.failures import FailureReason
+from device_agent.attempt_folder import AttemptFolder
+from device_agent.clock import monotonic_ns
+from device_agent.collect.intake import Progress
+from device_agent.collect.spool import Spool
+from device_agent.devices.port import RuntimeProcess
+from device_agent.outcome import Ending, ExitStatus, Verdict, conclude
+
+_DETAIL_CHARS = 4000
+_LOG_TAIL_BYTES = 2000
+_SIGKILL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the runner knows at the end. process None: not started in this life of the agent.
+
+    started: a runtime was started, in whatever life. refused: the attempt was declined before any start.
+    """
+
+    process: RuntimeProcess | None
+    started: bool
+    progress: Progress
+    stop: FailureReason | None
+    refused: bool
+    detail: str
+
+
+def conclude_attempt(folder: AttemptFolder, spool: Spool, finding: Finding) -> None:
+    """Write the result, once: later calls change nothing, also after a restart in between.
+
+    The agent's stream ends here: its last number is part of the result. SpoolFullError, OSError: try again.
+    """
+    if folder.result() is not None:
+        return
+    status = _exit_status(spool, finding) if finding.started else None
+    killed = status is not None and status.signal == _SIGKILL and _memory_killed(finding)
+    tail = _log_tail(folder.log_path)
+    if status is not None:
+        _record_exit(spool, status, killed, finding)
+    spool.report_drops(monotonic_ns())
+    verdict = conclude(
+        Ending(
+            status=status,
+            finished=finding.progress.finished,
+            stop=finding.stop,
+            events_invalid=finding.progress.invalid,
+            memory_killed=killed,
+            detail=finding.detail or tail,
+        )
+    )
+    folder.write_result(_result(folder, spool, verdict, finding.refused))
+
+
+def _result(folder: AttemptFolder, spool: Spool, verdict: Verdict, refused: bool) -> ResultRequest:  # noqa: FBT001
+    return ResultRequest(
+        fence=folder.grant().lease.fence,
+        outcome="refused" if refused else verdict.outcome,
+        reason=verdict.reason,
+        detail=verdict.detail[:_DETAIL_CHARS],
+        last_seq=spool.last_seqs(),
+    )
+
+
+def _exit_status(spool: Spool, finding: Finding) -> ExitStatus:
+    """What was seen in this life or an earlier one."""
+    for event in spool.events(Stream.AGENT, "runtime_exited"):
+        if isinstance(event, RuntimeExited):
+            return ExitStatus(event.exit_code, event.signal)
+    seen = finding.process.exit_status() if finding.process is not None else None
+    return seen or ExitStatus(None, None)
+
+
+def _memory_killed(finding: Finding) -> bool:
+    return finding.stop is None and finding.process is not None and finding.process.memory_killed()
+
+
+def _record_exit(spool: Spool, status: ExitStatus, killed: bool, finding: Finding) -> None:  # noqa: FBT001
+    if spool.events(Stream.AGENT, "runtime_exited"):
+        return
+    if killed:
+        spool.record(
+            lambda seq: JetsamKilled(
+                seq=seq,
+                t_mono_ns=monotonic_ns(),
+                report_found=False,
+                kill_reason="out of memory",
+                process_name="runtime",
+                pid=finding.process.pid if finding.process is not None else None,
+                evidence=["SIGKILL that the agent did not send", "the system's count of memory kills rose"],
+            )
+        )
+    elif status.signal is not None and finding.stop is None:
+        spool.record(lambda seq: AppCrashed(seq=seq, t_mono_ns=monotonic_ns(), signal=status.signal))
+    spool.record(
+        lambda seq: RuntimeExited(
+            seq=seq, t_mono_ns=monotonic_ns(), exit_code=status.exit_code, signal=status.signal
+        )
+    )
+
+
+def _log_tail(path: Path) -> str:
+    """The end of the runtime's log, for the person who reads the result."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LOG_TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return f"End of its log: {text}" if text else ""

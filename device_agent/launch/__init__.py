@@ -1,0 +1,1 @@
+"""A runtime is a process: started, found again after a restart, ended, and its end read."""

@@ -1,0 +1,1 @@
+"""What the agent measures itself, on its own machine."""

@@ -1,0 +1,355 @@
+"""One attempt on one device: the shell around lease.decide. It carries out instructions and reports facts.
+
+The same code goes on with an attempt that an earlier life of the agent began: everything it needs is in
+the attempt's folder.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from contract.agent_api import HeldLease, Phase, RenewRequest
+from contract.events import AgentRestarted, EventEnvelope, PhaseChanged, RuntimeStarted
+from contract.failures import FailureReason
+from contract.runtime_link import LeaseFile
+from device_agent.attempt_folder import AttemptFolder
+from device_agent.backoff import Backoff
+from device_agent.client import ControllerClient
+from device_agent.clock import continuous_ns, monotonic_ns, seconds_ns, wall
+from device_agent.collect.intake import Intake
+from device_agent.collect.link import RuntimeLink
+from device_agent.conclusion import Finding, conclude_attempt
+from device_agent.delivery import Delivery
+from device_agent.devices.port import RuntimeProcess, Target
+from device_agent.errors import (
+    AgentError,
+    AgentOutdatedError,
+    LaunchError,
+    ModelMissingError,
+    RefusedError,
+    SpoolFullError,
+    TokenRefusedError,
+)
+from device_agent.lease import (
+    Collect,
+    Conclude,
+    EnterPhase,
+    Facts,
+    Held,
+    HeldPhase,
+    Instruction,
+    Kill,
+    Release,
+    Renew,
+    RuntimeCondition,
+    Start,
+    Stop,
+    TellCancel,
+    Terminate,
+    deadline_ns,
+    decide,
+)
+from device_agent.probes.sampler import HostSampler
+from device_agent.resumption import resumed_lease
+from device_agent.settings import AgentSettings
+
+_log = structlog.get_logger(__name__)
+
+# Instructions follow from one another; a decision that never comes to rest is a bug and may not spin.
+_MAX_DECISIONS_A_TICK = 10
+_DISK_PAUSE_S = 1.0
+_PHASE_WORDS: dict[HeldPhase, Phase] = {
+    HeldPhase.ACCEPTING: "preparing",
+    HeldPhase.PREPARING: "preparing",
+    HeldPhase.RUNNING: "running",
+    HeldPhase.UPLOADING: "uploading",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every attempt of this agent shares."""
+
+    client: ControllerClient
+    settings: AgentSettings
+    shutdown: asyncio.Event
+
+
+class AttemptRunner:
+    """Holds one device from the grant to the release. `run` returns when the device is free."""
+
+    def __init__(self, delivery: Delivery, target: Target, around: Surroundings) -> None:
+        """Opens nothing and starts nothing."""
+        self.folder: AttemptFolder = delivery.folder
+        self._delivery = delivery
+        self._spool = delivery.spool
+        self._target = target
+        self._client = around.client
+        self._settings = around.settings
+        self._shutdown = around.shutdown
+        self._lease = self.folder.grant().lease
+        self._held: Held = resumed_lease(self.folder, self._spool, around.settings)
+        self._intake = Intake(self._spool, self._lease.attempt_id)
+        self._link: RuntimeLink | None = None
+        self._process: RuntimeProcess | None = None
+        self._sampler = HostSampler(self._spool, around.settings)
+        self._renewal: asyncio.Task[None] | None = None
+        self._renew_backoff = Backoff(around.settings.retry_first_s, around.settings.retry_cap_s)
+        self._lease_file_lock = asyncio.Lock()
+        self._lease_gone = False
+        self._collected = False
+        self._concluded = self.folder.result() is not None
+        self._storage_full = False
+        self._detail = ""
+        self._decided = (monotonic_ns(), continuous_ns())
+
+    @property
+    def held_lease(self) -> HeldLease | None:
+        """For the hello: None when the lease is over as far as this agent knows."""
+        if self._held.phase is HeldPhase.ENDED or self._held.lease_over or self._lease_gone:
+            return None
+        lease = self._lease
+        return HeldLease(lease_id=lease.lease_id, attempt_id=lease.attempt_id, fence=lease.fence)
+
+    def abandon(self) -> None:
+        """The controller said that the lease is over."""
+        self._lease_gone = True
+
+    @property
+    def concluded(self) -> bool:
+        return self._concluded
+
+    async def run(self) -> None:
+        """Until the device is free: never waits for a network, a disk or a runtime without a limit."""
+        try:
+            await asyncio.to_thread(self._resume)
+            if self._link is not None:
+                self._link.start()
+            await self._tick()
+            while not self._ended():
+                await asyncio.sleep(self._settings.tick_s)
+                await self._tick()
+        finally:
+            if self._link is not None:
+                await self._link.stop()
+            if self._renewal is not None:
+                self._renewal.cancel()
+                await asyncio.wait([self._renewal])
+
+    def _ended(self) -> bool:
+        return self._held.phase is HeldPhase.ENDED
+
+    async def wait_for_exit(self) -> None:
+        """Until the runtime is gone: one that no signal ends keeps its device busy."""
+        while self._process is not None and self._process.exit_status() is None:
+            self._process.kill()
+            await asyncio.sleep(self._settings.tick_s)
+
+    async def give_up(self, detail: str) -> None:
+        """End the runtime and conclude with `agent_bug`: this runner met something it cannot handle."""
+        await self.wait_for_exit()
+        if not self._concluded:
+            self._held = replace(self._held, stop=FailureReason.AGENT_BUG)
+            self._detail = detail
+            await self._conclude()
+
+    def _resume(self) -> None:
+        """Find the runtime of an earlier life, or see that none may be started here."""
+        if self._concluded:
+            # Only a refused attempt is concluded outside of this phase; its lease was never taken up.
+            self._held = replace(self._held, phase=HeldPhase.UPLOADING)
+        elif self.folder.start_intended:
+            self._process = self._target.adopt(self.folder)
+            alive = self._process is not None
+            self._note(lambda seq, now: AgentRestarted(seq=seq, t_mono_ns=now, runtime_alive=alive))
+            self._open_link()
+        elif self._held.phase is HeldPhase.ACCEPTING:
+            try:
+                self._target.model_path(self._lease.spec.model)
+            except ModelMissingError as error:
+                self._detail = str(error)
+                held = self._held.stopping(FailureReason.MODEL_MISSING, monotonic_ns())
+                self._held = replace(held.entered(HeldPhase.UPLOADING, monotonic_ns()), lease_over=True)
+
+    def _open_link(self) -> None:
+        path = self._target.socket_path(self.folder)
+        self._link = RuntimeLink(path, self.folder.events_path, self._spool, self._intake)
+
+    async def _tick(self) -> None:
+        self._check_tasks()
+        before_ns, continuous_before_ns = self._decided
+        self._decided = (monotonic_ns(), continuous_ns())
+        gap_ns = self._decided[0] - before_ns
+        slept_ns = self._decided[1] - continuous_before_ns - gap_ns
+        try:
+            for _ in range(_MAX_DECISIONS_A_TICK):
+                instructions = decide(self._held, self._facts(gap_ns, slept_ns))
+                if not instructions:
+                    break
+                for instruction in instructions:
+                    await self._carry_out(instruction)
+        except (SpoolFullError, OSError) as error:
+            self._storage_full = True
+            _log.error("disk_refuses", attempt_id=self._lease.attempt_id, detail=str(error))
+            if self._held.phase is HeldPhase.UPLOADING:
+                # Nothing on the device depends on it; the disk may have room again later.
+                await asyncio.sleep(_DISK_PAUSE_S)
+        if not self._concluded:
+            await self._sampler.sample_if_due(self._process)
+
+    def _check_tasks(self) -> None:
+        if self._renewal is not None and self._renewal.done():
+            finished, self._renewal = self._renewal, None
+            finished.result()
+        if self._link is not None:
+            self._link.check()
+
+    def _facts(self, gap_ns: int, slept_ns: int) -> Facts:
+        progress = self._intake.progress
+        return Facts(
+            now_ns=monotonic_ns(),
+            gap_ns=gap_ns,
+            slept_ns=slept_ns,
+            runtime=self._runtime(),
+            quiet_since_ns=progress.quiet_since_ns,
+            ready=progress.ready,
+            cancel=self._delivery.cancelled,
+            lease_gone=self._lease_gone,
+            renewing=self._renewal is not None,
+            spool_full=self._storage_full or (self._link is not None and self._link.spool_full),
+            events_invalid=bool(progress.invalid),
+            collected=self._collected,
+            concluded=self._concluded,
+            settled=self._delivery.settled,
+            shutdown=self._shutdown.is_set(),
+        )
+
+    def _runtime(self) -> RuntimeCondition:
+        if self._process is not None:
+            alive = self._process.exit_status() is None
+            return RuntimeCondition.ALIVE if alive else RuntimeCondition.GONE
+        return RuntimeCondition.GONE if self.folder.start_intended else RuntimeCondition.ABSENT
+
+    async def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case Renew():
+                self._renewal = asyncio.create_task(self._renew())
+            case Start():
+                await self._start()
+            case EnterPhase(phase):
+                await self._enter(phase)
+            case Stop(reason):
+                self._held = self._held.stopping(reason, monotonic_ns())
+                _log.warning("attempt_stops", attempt_id=self._lease.attempt_id, reason=reason)
+            case TellCancel():
+                await self._tell_cancel()
+            case Terminate() | Kill():
+                self._signal(instruction)
+            case Collect():
+                self._collected = await self._link.finish() if self._link is not None else True
+            case Conclude():
+                await self._conclude()
+            case Release():
+                self._held = replace(self._held, phase=HeldPhase.ENDED)
+
+    def _signal(self, instruction: Terminate | Kill) -> None:
+        if isinstance(instruction, Terminate):
+            self._held = replace(self._held, terminated_ns=monotonic_ns())
+        else:
+            self._held = replace(self._held, killed_ns=monotonic_ns())
+        if self._process is not None:
+            self._process.terminate() if isinstance(instruction, Terminate) else self._process.kill()
+
+    async def _renew(self) -> None:
+        sent_ns = monotonic_ns()
+        phase = self._held.phase
+        request = RenewRequest(
+            fence=self._lease.fence,
+            phase=_PHASE_WORDS[phase],
+            sent_at=wall(),
+            trials_done=self._intake.progress.trials_done,
+        )
+        end_ns = self._held.deadline_ns or self._held.accept_until_ns
+        timeout_s = max(0.1, (end_ns - sent_ns) / 1e9)
+        try:
+            answer = await self._client.renew(self._lease.lease_id, request, timeout_s)
+        except AgentError as error:
+            self._renewal_failed(error)
+            return
+        self._renew_backoff.reset()
+        if answer.directive == "cancel":
+            self._delivery.cancelled = True
+        # The file first: a runtime may only start, or go on, under a deadline that it can read itself.
+        if not await self._write_lease_file(deadline_ns(sent_ns, answer.ttl_s, answer.margin_s)):
+            return
+        renewed = self._held.renewed(answer, sent_ns, self._renew_backoff.random.random())
+        if self._held.phase is not phase:
+            # The phase moved on while this one travelled: report it at once.
+            renewed = replace(renewed, renew_at_ns=self._held.renew_at_ns)
+        self._held = renewed
+
+    def _renewal_failed(self, error: AgentError) -> None:
+        _log.warning("renewal_failed", lease_id=self._lease.lease_id, detail=str(error))
+        if isinstance(error, RefusedError) and not isinstance(error, TokenRefusedError | AgentOutdatedError):
+            self._lease_gone = True
+        # Within the lease there is time for several tries; a long wait could waste all of it.
+        wait_ns = min(seconds_ns(self._renew_backoff.next_s()), self._held.renew_interval_ns // 2)
+        self._held = replace(self._held, renew_at_ns=monotonic_ns() + wait_ns)
+
+    async def _write_lease_file(self, until_ns: int) -> bool:
+        """False when the disk did not take it: the runtime will stop at the old deadline."""
+        async with self._lease_file_lock:
+            lease = LeaseFile(
+                deadline_mono_ns=until_ns, directive="cancel" if self._held.told_cancel else "continue"
+            )
+            try:
+                await asyncio.to_thread(self.folder.write_lease_file, lease)
+            except OSError as error:
+                self._storage_full = True
+                _log.error("lease_file_not_written", attempt_id=self._lease.attempt_id, detail=str(error))
+                return False
+        return True
+
+    async def _tell_cancel(self) -> None:
+        self._held = replace(self._held, told_cancel=True)
+        if self._held.deadline_ns is not None:
+            await self._write_lease_file(self._held.deadline_ns)
+
+    async def _start(self) -> None:
+        try:
+            model = await asyncio.to_thread(self._target.model_path, self._lease.spec.model)
+            self._process = await asyncio.to_thread(self._target.launch, self.folder, model)
+        except (LaunchError, ModelMissingError) as error:
+            missing = isinstance(error, ModelMissingError)
+            reason = FailureReason.MODEL_MISSING if missing else FailureReason.AGENT_BUG
+            self._detail = str(error)
+            self._held = self._held.stopping(reason, monotonic_ns())
+            return
+        pid = self._process.pid
+        self._open_link()
+        if self._link is not None:
+            self._link.start()
+        await asyncio.to_thread(self._note, lambda seq, now: RuntimeStarted(seq=seq, t_mono_ns=now, pid=pid))
+
+    async def _enter(self, phase: HeldPhase) -> None:
+        word = _PHASE_WORDS[phase]
+        await asyncio.to_thread(self._note, lambda seq, now: PhaseChanged(seq=seq, t_mono_ns=now, phase=word))
+        self._held = self._held.entered(phase, monotonic_ns())
+
+    async def _conclude(self) -> None:
+        finding = Finding(
+            process=self._process,
+            started=self.folder.start_intended,
+            progress=self._intake.progress,
+            stop=self._held.stop,
+            refused=self._held.stop is FailureReason.MODEL_MISSING and not self.folder.start_intended,
+            detail=self._detail,
+        )
+        await asyncio.to_thread(conclude_attempt, self.folder, self._spool, finding)
+        self._concluded = True
+        self._delivery.conclude()
+
+    def _note(self, make: Callable[[int, int], EventEnvelope]) -> None:
+        self._spool.record(lambda seq: make(seq, monotonic_ns()))
