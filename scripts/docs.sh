@@ -3,9 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .venv/bin/python -m contract.generate
-for generator in controller/attempts/diagram.py; do
-    if [ -e "$generator" ]; then
-        module=${generator%.py}
-        .venv/bin/python -m "${module//\//.}"
-    fi
-done
+.venv/bin/python -m controller.attempts.diagram
