@@ -1,0 +1,119 @@
+"""Sizes of one arm from its options, the memory limit and the workload (B5), and the table that says so."""
+
+import time
+from dataclasses import dataclass
+
+from contract.events import BudgetRow, MemoryBudgeted
+from contract.jobs import ArmMode, ArmSpec, EngineOptions
+from runtime.engine.emit import PENDING_SEQ
+from runtime.engine.sizes import WorkloadSizes
+from runtime.kv.budget import BudgetInput, KVGeometry, MemoryBudget, plan_budget
+from runtime.schedule.config import SchedulerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MachineMemory:
+    """What is known of memory.
+
+    limit_bytes: what the process may use, None without a limit; physical_bytes: the machine's; weights_bytes
+    and rest_bytes: measured in this process, after the model was loaded.
+    """
+
+    limit_bytes: int | None
+    physical_bytes: int
+    weights_bytes: int
+    rest_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPlan:
+    """An arm and what it may use."""
+
+    spec: ArmSpec
+    budget: MemoryBudget
+    limit_bytes: int | None
+    agents_requested: int
+    agents_admitted: int
+
+    @property
+    def scheduler(self) -> SchedulerConfig:
+        """Steps of the paged arm; serial_cached takes one call at a time."""
+        engine = self.spec.engine
+        return SchedulerConfig(
+            max_batch=1
+            if self.spec.mode == "serial_cached"
+            else min(engine.max_batch_sequences, self.agents_admitted),
+            # Half a chunk beside decodes: a prefill then costs a running decode at most that.
+            prefill_tokens=max(16, engine.prefill_chunk_tokens // 2),
+            idle_prefill_tokens=engine.prefill_chunk_tokens,
+        )
+
+    @property
+    def contiguous_tokens(self) -> int:
+        """Capacity of the serial arm's cache."""
+        return self.budget.pool_blocks * self.spec.engine.block_tokens
+
+
+def plan_arm(spec: ArmSpec, geometry: KVGeometry, memory: MachineMemory, sizes: WorkloadSizes) -> ArmPlan:
+    """PoolTooSmallError when the longest sequence of the workload cannot fit."""
+    engine = spec.engine
+    limit_bytes = engine.memory_limit_bytes or memory.limit_bytes
+    budget = plan_budget(
+        BudgetInput(
+            limit_bytes=limit_bytes or memory.physical_bytes,
+            weights_bytes=memory.weights_bytes,
+            rest_bytes=memory.rest_bytes,
+            geometry=geometry,
+            block_tokens=engine.block_tokens,
+            prefix_percent=0 if spec.mode == "serial" else 10,
+            pool_blocks_max=_blocks_wanted(engine, spec.mode, sizes),
+        ),
+        sizes.at_least_tokens,
+    )
+    fitting = 1 if spec.mode != "paged" else budget.agents(sizes.at_most_tokens, sizes.shared_tokens)
+    return ArmPlan(
+        spec=spec,
+        budget=budget,
+        limit_bytes=limit_bytes,
+        agents_requested=sizes.agents,
+        # One is always let in: the scheduler fails it alone if its outputs grow beyond the pool.
+        agents_admitted=max(1, min(fitting, sizes.agents, engine.max_batch_sequences)),
+    )
+
+
+def _blocks_wanted(engine: EngineOptions, mode: ArmMode, sizes: WorkloadSizes) -> int:
+    """Blocks that the workload can use; the options may say less, never more than that."""
+    size = engine.block_tokens
+    if mode == "serial":
+        # B11: the baseline has one contiguous cache, as long as its longest sequence.
+        wanted = -(-sizes.at_most_tokens // size)
+    else:
+        # Every agent's longest sequence kept whole, a tail block and a copy for each, watermarks on top.
+        wanted = -(-sizes.total_tokens // size) + 2 * sizes.agents + 4
+        # plan_budget keeps a tenth out of the admission of agents.
+        wanted = -(-wanted * 10 // 9)
+    if engine.kv_pool_tokens is not None:
+        wanted = (
+            min(wanted, engine.kv_pool_tokens // size) if mode == "serial" else engine.kv_pool_tokens // size
+        )
+    return wanted
+
+
+def budget_event(plan: ArmPlan) -> MemoryBudgeted:
+    """The budget of one arm as the contract's event."""
+    budget = plan.budget
+    rows = [BudgetRow(name=row.name, size_bytes=row.size_bytes, note=row.note) for row in budget.rows()]
+    if plan.limit_bytes is None:
+        rows[0] = rows[0].model_copy(update={"note": "no limit is set: the machine's memory"})
+    return MemoryBudgeted(
+        seq=PENDING_SEQ,
+        t_mono_ns=time.monotonic_ns(),
+        arm=plan.spec.arm,
+        limit_bytes=plan.limit_bytes,
+        rows=rows,
+        block_tokens=budget.given.block_tokens,
+        block_size_bytes=budget.block_bytes,
+        blocks=budget.pool_blocks,
+        agents_requested=plan.agents_requested,
+        agents_admitted=plan.agents_admitted,
+    )

@@ -1,0 +1,171 @@
+"""Carries out one attempt: stages of start-up, conditions, budgets, then every trial in its order."""
+
+import gc
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from contract.events import RuntimeStage
+from contract.failures import FAILURES, FailureReason, Fault
+from contract.jobs import ArmSpec, AttemptSpec, TrialSpec
+from runtime.engine.arm import Arm
+from runtime.engine.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
+from runtime.engine.conditions import conditions_event, model_digest
+from runtime.engine.emit import PENDING_SEQ, EventEmitter
+from runtime.engine.engine import PagedArm, PagedSetup
+from runtime.engine.graph import GraphProgress
+from runtime.engine.machine import Machine, this_machine
+from runtime.engine.memory import FootprintSampler, give_back_memory, memory_limit_bytes, read_footprint
+from runtime.engine.models import ModelHolder, Stage
+from runtime.engine.prompts import PromptBook
+from runtime.engine.record import TrialRecorder
+from runtime.engine.serial import ContiguousArm, SerialTurns
+from runtime.engine.sizes import WorkloadSizes, workload_sizes
+from runtime.engine.trace import TraceObserver
+from runtime.engine.trial import Trial
+from runtime.engine.watchdog import Watchdog
+from runtime.kv.budget import KVGeometry
+from runtime.model.llama import LlamaModel
+from runtime.model.numeric import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTrial:
+    """The first trial in which an agent failed."""
+
+    trial: int
+    reason: FailureReason
+
+
+class Attempt:
+    """One attempt of `spec` with the model at `model_path`; events go to `emitter`."""
+
+    def __init__(
+        self, spec: AttemptSpec, model_path: Path, emitter: EventEmitter, watchdog: Watchdog
+    ) -> None:
+        self._spec = spec
+        self._model_path = model_path
+        self._emitter = emitter
+        self._watchdog = watchdog
+        self._arms = {arm.arm: arm for arm in spec.arms}
+        self._machine = this_machine()
+        self._limit_bytes = memory_limit_bytes()
+
+    def run(self) -> FailedTrial | None:
+        """None when every trial completed; the RuntimeFault that ended the attempt otherwise.
+
+        A trial with a failed agent does not end the attempt, unless the job is at fault: it would fail again.
+        """
+        began_ns = time.monotonic_ns()
+        sampler = FootprintSampler(self._emitter, self._limit_bytes)
+        try:
+            models = ModelHolder(self._model_path, self._stage_ended)
+            model = self._model_for(models, self._spec.arms[0])
+            prompts = PromptBook(self._spec.workload.segments, models.tokenizer)
+            sizes = workload_sizes(self._spec.workload, prompts, model.config.context_tokens)
+            self._record_conditions(model)
+            plans = self._plan_arms(model, sizes)
+            # What start-up left behind is never garbage: the collector need not look at it during trials.
+            gc.collect()
+            gc.freeze()
+            self._stage_ended("ready", time.monotonic_ns() - began_ns)
+            return self._run_trials(models, prompts, plans, sampler)
+        finally:
+            sampler.close()
+
+    def _run_trials(
+        self, models: ModelHolder, prompts: PromptBook, plans: dict[str, ArmPlan], sampler: FootprintSampler
+    ) -> FailedTrial | None:
+        first_failure: FailedTrial | None = None
+        for trial in self._spec.trials:
+            self._watchdog.check()
+            plan = plans[trial.arm]
+            model = self._model_for(models, plan.spec)
+            give_back_memory()
+            recorder = TrialRecorder(self._emitter, trial, models.tokenizer.decode)
+            sampler.attribute_to(trial.trial, plan.limit_bytes)
+            execution = Trial(
+                self._spec.workload, prompts, models.tokenizer.eos_ids, recorder, self._watchdog
+            )
+            try:
+                reason = execution.run(partial(self._make_arm, model, plan, trial))
+            finally:
+                sampler.attribute_to(None, self._limit_bytes)
+            if reason is not None and first_failure is None:
+                first_failure = FailedTrial(trial.trial, reason)
+            if reason is not None and FAILURES[reason].fault is Fault.JOB:
+                break
+        return first_failure
+
+    def _make_arm(self, model: LlamaModel, plan: ArmPlan, trial: TrialSpec, progress: GraphProgress) -> Arm:
+        engine = plan.spec.engine
+        if plan.spec.mode == "serial":
+            arm: Arm = ContiguousArm(model, plan.contiguous_tokens, engine.prefill_chunk_tokens)
+        else:
+            setup = PagedSetup(
+                pool_blocks=plan.budget.pool_blocks,
+                block_tokens=engine.block_tokens,
+                scheduler=plan.scheduler,
+                contamination_check=engine.contamination_check,
+            )
+            arm = PagedArm(model, setup, TraceObserver(self._emitter, trial.trial))
+        if plan.spec.mode == "paged":
+            return arm
+        agents = sorted(self._spec.workload.agents, key=lambda agent: -agent.priority)
+        return SerialTurns(arm, [agent.agent for agent in agents], progress.gives_way)
+
+    def _plan_arms(self, model: LlamaModel, sizes: WorkloadSizes) -> dict[str, ArmPlan]:
+        memory = MachineMemory(
+            limit_bytes=self._limit_bytes,
+            physical_bytes=self._machine.memory_bytes or model.weights_bytes * 4,
+            weights_bytes=model.weights_bytes,
+            rest_bytes=max(0, read_footprint().footprint_bytes - model.weights_bytes),
+        )
+        plans = {}
+        for arm in self._spec.arms:
+            config = model.config
+            value_bytes = Placement.named(self._dtype(arm), "cpu").value_bytes
+            geometry = KVGeometry(config.layers, config.kv_heads, config.head_dim, value_bytes)
+            plans[arm.arm] = plan_arm(arm, geometry, memory, sizes)
+            self._emitter.emit(budget_event(plans[arm.arm]))
+        return plans
+
+    def _record_conditions(self, model: LlamaModel) -> None:
+        arms: dict[str, dict[str, Any]] = {
+            arm.arm: {
+                "mode": arm.mode,
+                "dtype": self._dtype(arm),
+                "threads": self._threads(arm),
+                "block_tokens": arm.engine.block_tokens,
+                "prefill_chunk_tokens": arm.engine.prefill_chunk_tokens,
+                "max_batch_sequences": arm.engine.max_batch_sequences,
+                "contamination_check": arm.engine.contamination_check,
+            }
+            for arm in self._spec.arms
+        }
+        digest = model_digest(self._model_path)
+        self._emitter.emit(conditions_event(self._spec, self._machine, model.config, digest, arms))
+
+    def _model_for(self, models: ModelHolder, arm: ArmSpec) -> LlamaModel:
+        return models.model(self._dtype(arm), self._threads(arm))
+
+    def _dtype(self, arm: ArmSpec) -> str:
+        return chosen_dtype(arm, self._machine)
+
+    def _threads(self, arm: ArmSpec) -> int:
+        return arm.engine.threads or self._machine.cores
+
+    def _stage_ended(self, stage: Stage, duration_ns: int) -> None:
+        self._emitter.emit(
+            RuntimeStage(seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), stage=stage, duration_ns=duration_ns)
+        )
+        self._watchdog.check()
+
+
+def chosen_dtype(arm: ArmSpec, machine: Machine) -> str:
+    """The precision asked for; auto is bfloat16 where the processor computes it natively, else float32."""
+    if arm.engine.dtype != "auto":
+        return arm.engine.dtype
+    return "bfloat16" if machine.has_bf16 else "float32"

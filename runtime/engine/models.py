@@ -1,0 +1,93 @@
+"""The model in memory: loaded in named stages, one precision at a time."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+from runtime.engine.memory import give_back_memory
+from runtime.errors import ModelFileMissingError, TokenizerMismatchError
+from runtime.model.contiguous_kv import ContiguousKV
+from runtime.model.forward_batch import ForwardBatch, KVStore, Span
+from runtime.model.llama import LlamaModel
+from runtime.model.loader import open_weights
+from runtime.model.numeric import Placement, set_compute_threads
+from runtime.model.paged_kv import PagedKV
+from runtime.model.tokenizer import Tokenizer
+
+Stage = Literal["tokenizer", "weights", "pipelines", "ready"]
+StageEnded = Callable[[Stage, int], None]
+"""Stage and its duration in nanoseconds."""
+
+_WARM_TOKENS = 64
+
+
+class ModelHolder:
+    """Loads the model at `path` for a precision when it is asked for, and lets the one before go."""
+
+    def __init__(self, path: Path, stage_ended: StageEnded) -> None:
+        if not path.exists():
+            raise ModelFileMissingError(path)
+        self._path = path
+        self._stage_ended = stage_ended
+        self._tokenizer: Tokenizer | None = None
+        self._model: LlamaModel | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of the model that was loaded last."""
+        if self._tokenizer is None:
+            raise ValueError("no model was loaded yet")
+        return self._tokenizer
+
+    def model(self, dtype: str, threads: int) -> LlamaModel:
+        """The model in `dtype`, warm, with `threads` threads per operator.
+
+        Two precisions are never held at once: a trial's footprint is that of its own arm.
+        """
+        set_compute_threads(threads)
+        placement = Placement.named(dtype, "cpu")
+        if self._model is None or self._model.placement != placement:
+            self._model = None
+            give_back_memory()
+            self._model = self._load(placement)
+        return self._model
+
+    def _load(self, placement: Placement) -> LlamaModel:
+        began_ns = time.monotonic_ns()
+        with closing(open_weights(self._path)) as source:
+            self._tokenizer = source.tokenizer()
+            if self._tokenizer.vocab_size > source.config.vocab:
+                raise TokenizerMismatchError(
+                    f"{self._path}: the tokenizer has {self._tokenizer.vocab_size} tokens, "
+                    f"the model {source.config.vocab}"
+                )
+            began_ns = self._end_stage("tokenizer", began_ns)
+            model = LlamaModel.build(source, placement)
+        began_ns = self._end_stage("weights", began_ns)
+        warm(model)
+        self._end_stage("pipelines", began_ns)
+        return model
+
+    def _end_stage(self, stage: Stage, began_ns: int) -> int:
+        now_ns = time.monotonic_ns()
+        self._stage_ended(stage, now_ns - began_ns)
+        return now_ns
+
+
+def warm(model: LlamaModel) -> None:
+    """One prefill and one decode through both kinds of KV: allocator, threads and kernels are then set up."""
+    tokens = min(_WARM_TOKENS, model.config.context_tokens - 1)
+    prompt = [position % model.config.vocab for position in range(tokens)]
+    contiguous = ContiguousKV(model.config, tokens + 1, model.placement)
+    _pass_twice(model, contiguous, prompt, ())
+    contiguous.free()
+    paged = PagedKV(model.config, 1, tokens + 1, model.placement)
+    _pass_twice(model, paged, prompt, (0,))
+    paged.free()
+
+
+def _pass_twice(model: LlamaModel, kv: KVStore, prompt: list[int], block_table: tuple[int, ...]) -> None:
+    model.forward(ForwardBatch((Span(prompt, 0, 1, block_table),)), kv)
+    model.forward(ForwardBatch((Span([0], len(prompt), 1, block_table),)), kv)

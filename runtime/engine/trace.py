@@ -1,0 +1,122 @@
+"""The trace of blocks (B10): what the pool does, as events of the log stream."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from contract.events import (
+    BlockCopied,
+    BlockEvicted,
+    BlocksAllocated,
+    BlocksReleased,
+    BlocksShared,
+    PrefixHit,
+)
+from runtime.engine.emit import PENDING_SEQ, EventEmitter
+from runtime.engine.graph import CallKey
+from runtime.kv.observer import NullObserver
+
+BLOCKS_PER_EVENT = 8192
+"""Longer lists are split, so that a line stays far below the contract's limit."""
+
+
+class TraceObserver(NullObserver):
+    """Emits the pool's facts for one trial; pins and publishing, with no call behind them, have no event."""
+
+    def __init__(self, emitter: EventEmitter, trial: int) -> None:
+        self._emitter = emitter
+        self._trial = trial
+        self._keys: dict[int, CallKey] = {}
+
+    def name_holder(self, holder: int, key: CallKey) -> None:
+        """From now on facts about `holder` are facts about this call."""
+        self._keys[holder] = key
+
+    def blocks_allocated(self, holder: int, blocks: Sequence[int]) -> None:
+        """Emits blocks_allocated."""
+        agent, call = self._keys[holder]
+        for part in _parts(blocks):
+            self._emitter.emit(
+                BlocksAllocated(
+                    seq=PENDING_SEQ,
+                    t_mono_ns=time.monotonic_ns(),
+                    trial=self._trial,
+                    agent=agent,
+                    call=call,
+                    blocks=part,
+                )
+            )
+
+    def blocks_shared(self, holder: int, blocks: Sequence[int]) -> None:
+        """Emits blocks_shared."""
+        agent, call = self._keys[holder]
+        for part in _parts(blocks):
+            self._emitter.emit(
+                BlocksShared(
+                    seq=PENDING_SEQ,
+                    t_mono_ns=time.monotonic_ns(),
+                    trial=self._trial,
+                    agent=agent,
+                    call=call,
+                    blocks=part,
+                )
+            )
+
+    def blocks_released(self, holder: int, blocks: Sequence[int]) -> None:
+        """Emits blocks_released."""
+        agent, call = self._keys[holder]
+        for part in _parts(blocks):
+            self._emitter.emit(
+                BlocksReleased(
+                    seq=PENDING_SEQ,
+                    t_mono_ns=time.monotonic_ns(),
+                    trial=self._trial,
+                    agent=agent,
+                    call=call,
+                    blocks=part,
+                )
+            )
+
+    def block_evicted(self, block: int) -> None:
+        """Emits block_evicted."""
+        self._emitter.emit(
+            BlockEvicted(seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), trial=self._trial, block=block)
+        )
+
+    def block_copied(self, holder: int, source: int, target: int, tokens: int) -> None:
+        """Emits block_copied."""
+        agent, call = self._keys[holder]
+        self._emitter.emit(
+            BlockCopied(
+                seq=PENDING_SEQ,
+                t_mono_ns=time.monotonic_ns(),
+                trial=self._trial,
+                agent=agent,
+                call=call,
+                source=source,
+                target=target,
+                tokens=tokens,
+            )
+        )
+
+    def prefix_hit(self, holder: int, queried_tokens: int, hit_tokens: int, tail_tokens: int) -> None:
+        """Emits prefix_hit, unless nothing was found."""
+        if not hit_tokens:
+            return
+        agent, call = self._keys[holder]
+        self._emitter.emit(
+            PrefixHit(
+                seq=PENDING_SEQ,
+                t_mono_ns=time.monotonic_ns(),
+                trial=self._trial,
+                agent=agent,
+                call=call,
+                queried_tokens=queried_tokens,
+                hit_tokens=hit_tokens,
+                tail_tokens=tail_tokens,
+            )
+        )
+
+
+def _parts(blocks: Sequence[int]) -> Iterator[list[int]]:
+    for start in range(0, len(blocks), BLOCKS_PER_EVENT):
+        yield list(blocks[start : start + BLOCKS_PER_EVENT])
