@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from runtime.errors import (
     NonFiniteLogitsError,
     UnknownSamplingParameterError,
 )
+
+_NUCLEUS_GUESS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,20 @@ class SequenceSampler:
         probabilities = torch.softmax(logits / self.params.temperature, dim=0)
         kept = probabilities >= self.params.min_p * probabilities.max()
         if self.params.top_p < 1:
-            ordered, order = torch.sort(probabilities, descending=True, stable=True)
-            # In the nucleus are those before which top_p is not reached: the likeliest token always is.
-            kept[order[ordered.cumsum(0) - ordered >= self.params.top_p]] = False
+            kept &= _nucleus(probabilities, self.params.top_p)
         return probabilities[kept], token_ids[kept]
+
+
+def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
+    """Mask of the likeliest tokens before which top_p is not reached; the likeliest one always is inside."""
+    # A whole vocabulary takes 6 ms to sort, and nearly every nucleus is small.
+    values, order = torch.topk(probabilities, min(_NUCLEUS_GUESS, len(probabilities)))
+    if values.sum() < top_p:
+        values, order = torch.sort(probabilities, descending=True)
+    before = values.cumsum(0) - values
+    inside = torch.zeros(len(probabilities), dtype=torch.bool)
+    inside[order[before < top_p]] = True
+    return inside
 
 
 @torch.inference_mode()

