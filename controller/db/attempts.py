@@ -86,6 +86,12 @@ class LeaseRepository:
         rows = self._session.scalars(select(LeaseRow).where(LeaseRow.released_at.is_(None)))
         return {row.device_id: row for row in rows}
 
+    def devices_of(self, lease_ids: Sequence[str]) -> frozenset[str]:
+        """The devices of these leases, live or not; ids that never were are left out."""
+        return frozenset(
+            self._session.scalars(select(LeaseRow.device_id).where(LeaseRow.lease_id.in_(lease_ids)))
+        )
+
     def overdue(self, now: datetime) -> list[LeaseRow]:
         """Unreleased leases whose time is over, locked, oldest first; what another writer has is left."""
         return list(

@@ -107,6 +107,10 @@ class AgentRepository:
         """The agent, or None."""
         return self._session.get(AgentRow, agent_id)
 
+    def named(self, name: str) -> AgentRow | None:
+        """The agent that enrolled under this name, or None."""
+        return self._session.scalars(select(AgentRow).where(AgentRow.name == name)).one_or_none()
+
     def all(self) -> list[AgentRow]:
         """Every agent that ever enrolled, by id."""
         return list(self._session.scalars(select(AgentRow).order_by(AgentRow.agent_id)))

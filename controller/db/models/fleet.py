@@ -16,8 +16,8 @@ class AgentRow(Row):
     __tablename__ = "agents"
 
     agent_id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(64), index=True)
-    agent_version: Mapped[str] = mapped_column(String(64), default="")
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    agent_version: Mapped[str] = mapped_column(Text, default="")
     contract_version: Mapped[str] = mapped_column(String(16))
     drain: Mapped[bool] = mapped_column(Boolean, default=False)
     health: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
@@ -42,11 +42,13 @@ class DeviceRow(Row):
     fence: Mapped[int] = mapped_column(BigInteger, default=0)
     hold_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """Nothing is granted before: an earlier holder may still touch the device until then."""
+    drain_to: Mapped[DeviceState | None] = mapped_column(WordText(DeviceState))
+    """Where a person wants it once its attempt has ended."""
     generation: Mapped[int] = mapped_column(BigInteger)
-    device_model: Mapped[str] = mapped_column(String(200))
-    os_name: Mapped[str] = mapped_column(String(64))
-    os_version: Mapped[str] = mapped_column(String(64))
-    os_build: Mapped[str] = mapped_column(String(64), default="")
+    device_model: Mapped[str] = mapped_column(Text)
+    os_name: Mapped[str] = mapped_column(Text)
+    os_version: Mapped[str] = mapped_column(Text)
+    os_build: Mapped[str] = mapped_column(Text, default="")
     memory_bytes: Mapped[int | None] = mapped_column(BigInteger)
     virtual: Mapped[bool] = mapped_column(Boolean, default=False)
     models: Mapped[list[str]] = mapped_column(JSON, default=list)

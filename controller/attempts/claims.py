@@ -1,0 +1,175 @@
+"""Claims: one transaction grants one attempt on one device, once. Source: service.md 8.5 point 3."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from contract.agent_api import ClaimRequest, Lease
+from contract.jobs import AttemptSpec
+from contract.states import DeviceState
+from controller.attempts.apply import move_device, move_job
+from controller.attempts.device_states import DeviceCause
+from controller.attempts.expiry import expire_overdue
+from controller.attempts.facts import device_facts, job_facts
+from controller.attempts.observation import Condition, Sight, causes_of
+from controller.attempts.placement import Placement, Rules, choose
+from controller.attempts.presence import touch_agent
+from controller.attempts.states import ATTEMPT_DEADLINES, ATTEMPT_MACHINE, JobCause
+from controller.attempts.turn import Turn
+from controller.db.attempts import AttemptRepository, LeaseRepository
+from controller.db.devices import DeviceRepository
+from controller.db.models import AttemptRow, ClaimRow, DeviceRow, JobRow, LeaseRow
+from controller.db.runs import JobRepository
+from controller.errors import ForbiddenError, LeaseGoneError
+
+
+def claim(turn: Turn, agent_id: str, request: ClaimRequest) -> Lease | None:
+    """A lease on one of the agent's ready devices, or None when there is nothing to do now.
+
+    The same claim_id gets the same lease again, or LeaseGoneError once that lease has ended. None is not
+    remembered here, so that a waiting call may ask again; `close_claim` remembers it.
+    """
+    agent = touch_agent(turn, agent_id)
+    expire_overdue(turn)
+    known = LeaseRepository(turn.session).claim(request.claim_id)
+    if known is not None:
+        return _repeat(turn, agent_id, known)
+    if agent.drain:
+        return None
+    devices = _usable(turn, agent_id, request.devices)
+    placement = _place(turn, devices, request.claim_id)
+    if placement is None:
+        return None
+    job = JobRepository(turn.session).try_lock_queued(placement.job_id)
+    if job is None:
+        return None
+    device = next(device for device in devices if device.device_id == placement.device_id)
+    try:
+        with turn.session.begin_nested():
+            return _grant(turn, device, job, request.claim_id)
+    except IntegrityError:
+        # A second call with this claim_id was faster, in another process.
+        known = LeaseRepository(turn.session).claim(request.claim_id)
+        if known is None:
+            raise
+        return _repeat(turn, agent_id, known)
+
+
+def close_claim(turn: Turn, agent_id: str, claim_id: str) -> Lease | None:
+    """Remember that this claim got nothing: a copy of it that comes late must not get a lease either.
+
+    Returns the lease instead when a repetition of the call was granted one in the meantime.
+    """
+    known = LeaseRepository(turn.session).claim(claim_id)
+    if known is not None:
+        return _repeat(turn, agent_id, known)
+    turn.session.add(ClaimRow(claim_id=claim_id, agent_id=agent_id, lease_id=None, created_at=turn.now))
+    return None
+
+
+def lease_answer(turn: Turn, lease: LeaseRow, spec: dict[str, Any]) -> Lease:
+    """The lease as the agent gets it."""
+    return Lease(
+        lease_id=lease.lease_id,
+        attempt_id=lease.attempt_id,
+        device_id=lease.device_id,
+        fence=lease.fence,
+        ttl_s=turn.times.lease_ttl_s,
+        renew_interval_s=turn.times.renew_interval_s,
+        margin_s=turn.times.margin_s,
+        spec=AttemptSpec.model_validate({**spec, "attempt_id": lease.attempt_id}),
+    )
+
+
+def _repeat(turn: Turn, agent_id: str, known: ClaimRow) -> Lease | None:
+    if known.agent_id != agent_id:
+        raise ForbiddenError("this claim was made by another agent")
+    if known.lease_id is None:
+        return None
+    lease = LeaseRepository(turn.session).find(known.lease_id)
+    if lease is None or lease.released_at is not None:
+        raise LeaseGoneError(known.lease_id)
+    # The agent counts the ttl from when it sent this repetition, so it starts anew here too.
+    lease.renewed_at = turn.now
+    lease.expires_at = turn.now + turn.times.lease_ttl
+    attempt = AttemptRepository(turn.session).get(lease.attempt_id)
+    job = JobRepository(turn.session).get(attempt.job_id)
+    return lease_answer(turn, lease, job.spec)
+
+
+def _usable(turn: Turn, agent_id: str, device_ids: list[str]) -> list[DeviceRow]:
+    """The claim's devices on which something can be granted. To claim one is to call it ready."""
+    leased = LeaseRepository(turn.session).live_by_device()
+    usable = []
+    for device in DeviceRepository(turn.session).lock_free(device_ids, agent_id):
+        if device.device_id in leased:
+            continue
+        on_hold = device.hold_until is not None and device.hold_until > turn.now
+        device.last_seen_at = turn.now
+        for cause in causes_of(device.state, Sight(Condition.USABLE, on_hold=on_hold)):
+            move_device(turn, device, cause, "claimed for")
+        if device.state is DeviceState.READY and not on_hold:
+            device.reasons = []
+            usable.append(device)
+    return usable
+
+
+def _place(turn: Turn, devices: list[DeviceRow], claim_id: str) -> Placement | None:
+    if not devices:
+        return None
+    turn.session.flush()
+    return choose(
+        [job_facts(job) for job in JobRepository(turn.session).queued()],
+        [device_facts(device) for device in DeviceRepository(turn.session).not_retired()],
+        frozenset(device.device_id for device in devices),
+        turn.now,
+        Rules(age_boost_s=turn.times.age_boost_s, seed=claim_id),
+    )
+
+
+def _grant(turn: Turn, device: DeviceRow, job: JobRow, claim_id: str) -> Lease:
+    device.fence += 1
+    job.attempts_used += 1
+    attempt = _new_attempt(turn, device, job)
+    turn.session.add(attempt)
+    turn.session.flush()
+    lease = LeaseRow(
+        lease_id=turn.new_id("lea"),
+        attempt_id=attempt.attempt_id,
+        device_id=device.device_id,
+        agent_id=device.agent_id,
+        fence=device.fence,
+        granted_at=turn.now,
+        renewed_at=turn.now,
+        expires_at=turn.now + turn.times.lease_ttl,
+    )
+    turn.session.add(lease)
+    turn.session.flush()
+    turn.session.add(
+        ClaimRow(claim_id=claim_id, agent_id=device.agent_id, lease_id=lease.lease_id, created_at=turn.now)
+    )
+    move_device(turn, device, DeviceCause.CLAIMED, attempt.attempt_id)
+    move_job(turn, job, JobCause.CLAIMED)
+    turn.session.flush()
+    return lease_answer(turn, lease, job.spec)
+
+
+def _new_attempt(turn: Turn, device: DeviceRow, job: JobRow) -> AttemptRow:
+    limits: dict[str, float] = job.spec["limits"]
+    accept_by: datetime = turn.after(ATTEMPT_DEADLINES[ATTEMPT_MACHINE.initial].period_s(turn.times, limits))
+    return AttemptRow(
+        attempt_id=turn.new_id("att"),
+        job_id=job.job_id,
+        number=job.attempts_used,
+        state=ATTEMPT_MACHINE.initial,
+        device_id=device.device_id,
+        agent_id=device.agent_id,
+        fence=device.fence,
+        device_generation=device.generation,
+        limits=limits,
+        trials_total=len(job.spec["trials"]),
+        phase_deadline=accept_by,
+        state_since=turn.now,
+        created_at=turn.now,
+    )

@@ -1,0 +1,151 @@
+"""What follows when an attempt ends: for its lease, its device and its job."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from contract.failures import FAILURES, FailureReason
+from contract.states import AttemptState, DeviceState, JobState
+from controller.attempts.apply import move_attempt, move_device, move_job
+from controller.attempts.conclusion import settle_run
+from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
+from controller.attempts.facts import device_facts, job_facts
+from controller.attempts.placement import candidates
+from controller.attempts.states import REASON_OF_CAUSE, AttemptCause, JobCause
+from controller.attempts.turn import Turn
+from controller.db.attempts import LeaseRepository
+from controller.db.devices import DeviceRepository
+from controller.db.models import AttemptRow, DeviceRow, JobRow
+from controller.db.runs import JobRepository
+
+# The agent itself says so: by then it has let go of the device.
+CAUSES_FROM_AGENT: Final = frozenset(
+    {
+        AttemptCause.RESULT_SUCCEEDED,
+        AttemptCause.RESULT_FAILED,
+        AttemptCause.RESULT_ERRORED,
+        AttemptCause.RESULT_REFUSED,
+        AttemptCause.RESULT_CANCELLED,
+        AttemptCause.RESULT_TIMED_OUT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why an attempt ends, and what is known about it. reason None: the cause's own."""
+
+    cause: AttemptCause
+    reason: FailureReason | None = None
+    detail: str = ""
+
+
+def end_attempt(turn: Turn, attempt: AttemptRow, ending: Ending) -> None:
+    """End a live attempt with all that follows; InvalidTransitionError if it has ended."""
+    move_attempt(turn, attempt, ending.cause)
+    attempt.reason = ending.reason or REASON_OF_CAUSE.get(ending.cause)
+    attempt.detail = ending.detail
+    held_until = _release(turn, attempt)
+    device = DeviceRepository(turn.session).get_locked(attempt.device_id)
+    if ending.cause not in CAUSES_FROM_AGENT:
+        device.hold_until = held_until + turn.times.hold
+    _leave_device(turn, device, attempt, ending.cause)
+    _follow_up(turn, attempt)
+
+
+def job_cause(
+    job_state: JobState, attempt_state: AttemptState, reason: FailureReason | None, tries_left: int
+) -> JobCause:
+    """What the end of its attempt means for the job.
+
+    Another try is given when the farm failed, not when the workload did. An agent that stops without
+    being asked to (it shuts down) counts as the farm.
+    """
+    if job_state is JobState.CANCELLING:
+        return JobCause.CANCEL_COMPLETED
+    match attempt_state:
+        case AttemptState.SUCCEEDED:
+            return JobCause.SUCCEEDED
+        case AttemptState.FAILED:
+            return JobCause.FAILED
+        case AttemptState.TIMED_OUT:
+            return JobCause.TIMED_OUT
+        case AttemptState.ERRORED if reason is not None and not FAILURES[reason].retryable:
+            return JobCause.FAILED
+        case _:
+            return JobCause.REQUEUED if tries_left > 0 else JobCause.EXHAUSTED
+
+
+def _release(turn: Turn, attempt: AttemptRow) -> datetime:
+    """Until when the holder may believe in its lease."""
+    lease = LeaseRepository(turn.session).live_of_attempt(attempt.attempt_id)
+    if lease is None:
+        return turn.now
+    lease.released_at = turn.now
+    return lease.expires_at
+
+
+def _leave_device(turn: Turn, device: DeviceRow, attempt: AttemptRow, cause: AttemptCause) -> None:
+    at_fault = (
+        attempt.state is AttemptState.ERRORED
+        and attempt.reason is not None
+        and FAILURES[attempt.reason].penalise_device
+    )
+    if at_fault:
+        device.faults_in_a_row += 1
+    elif attempt.state in {AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.TIMED_OUT}:
+        device.faults_in_a_row, device.rechecks = 0, 0
+    # A device whose agent is offline stays lost; its hold is already set.
+    if device.state is not DeviceState.LEASED:
+        return
+    detail = f"{attempt.attempt_id}: {attempt.reason.value if attempt.reason else attempt.state.value}"
+    if cause is AttemptCause.DEVICE_DETACHED:
+        move_device(turn, device, DeviceCause.DETACHED, detail)
+    elif cause is AttemptCause.LEASE_EXPIRED:
+        move_device(turn, device, DeviceCause.LEASE_EXPIRED, detail)
+    elif cause not in CAUSES_FROM_AGENT:
+        move_device(turn, device, DeviceCause.LEASE_REVOKED, detail)
+    else:
+        left = DeviceCause.ATTEMPT_FAULTED if at_fault else DeviceCause.ATTEMPT_ENDED
+        move_device(turn, device, left, detail)
+    if at_fault and attempt.reason is not None:
+        _quarantine_if_hopeless(turn, device, attempt.reason)
+    _drain(turn, device)
+
+
+def _quarantine_if_hopeless(turn: Turn, device: DeviceRow, reason: FailureReason) -> None:
+    hopeless = device.faults_in_a_row >= turn.times.faults_to_quarantine
+    if hopeless and DEVICE_MACHINE.allows(device.state, DeviceCause.RECOVERY_EXHAUSTED):
+        device.reasons = [reason.value]
+        detail = f"{device.faults_in_a_row} attempts in a row failed by {reason.value}"
+        move_device(turn, device, DeviceCause.RECOVERY_EXHAUSTED, detail)
+
+
+def _drain(turn: Turn, device: DeviceRow) -> None:
+    """A person wanted the device once its attempt is over."""
+    wanted, device.drain_to = device.drain_to, None
+    if wanted is DeviceState.QUARANTINED and device.state is not DeviceState.QUARANTINED:
+        move_device(turn, device, DeviceCause.QUARANTINE_ORDERED, "its attempt has ended")
+    elif wanted is DeviceState.MAINTENANCE:
+        move_device(turn, device, DeviceCause.MAINTENANCE_ORDERED, "its attempt has ended")
+
+
+def _follow_up(turn: Turn, attempt: AttemptRow) -> None:
+    job = JobRepository(turn.session).get_locked(attempt.job_id)
+    cause = job_cause(job.state, attempt.state, attempt.reason, job.max_attempts - job.attempts_used)
+    move_job(turn, job, cause)
+    if cause is JobCause.REQUEUED:
+        _prepare_retry(turn, job, attempt.device_id)
+    elif job.state is JobState.DONE:
+        settle_run(turn, job.run_id)
+
+
+def _prepare_retry(turn: Turn, job: JobRow, device_id: str) -> None:
+    """Elsewhere if there is an elsewhere; otherwise on the same device, later and later."""
+    devices = [device_facts(device) for device in DeviceRepository(turn.session).not_retired()]
+    if candidates(job_facts(job), devices) - {device_id}:
+        job.excluded_devices = sorted({*job.excluded_devices, device_id})
+        job.not_before = None
+        return
+    backoff_s = turn.times.retry_backoff_s * 2.0 ** (job.attempts_used - 1)
+    job.not_before = turn.after(min(backoff_s, turn.times.retry_backoff_max_s))

@@ -1,0 +1,21 @@
+"""The end of leases that nobody renewed: looked at in every call of an agent, and by the sweep."""
+
+from controller.attempts.endings import Ending, end_attempt
+from controller.attempts.states import AttemptCause
+from controller.attempts.turn import Turn
+from controller.db.attempts import AttemptRepository, LeaseRepository
+
+
+def expire_overdue(turn: Turn) -> int:
+    """End the attempts of all leases whose time is over; returns how many.
+
+    Doing it lazily means that no answer ever depends on how long ago the sweep ran.
+    """
+    turn.session.flush()
+    overdue = LeaseRepository(turn.session).overdue(turn.now)
+    for lease in overdue:
+        attempt = AttemptRepository(turn.session).get_locked(lease.attempt_id)
+        detail = f"last renewal at {lease.renewed_at.isoformat()}"
+        end_attempt(turn, attempt, Ending(AttemptCause.LEASE_EXPIRED, detail=detail))
+        turn.session.flush()
+    return len(overdue)

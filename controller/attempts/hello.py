@@ -1,0 +1,173 @@
+"""Hello: an agent's full report against the books. Whatever message was lost before, this one heals.
+
+Source: service.md 8.5 points 2 and 8.
+"""
+
+from datetime import timedelta
+
+from contract.agent_api import DeviceReport, DeviceStanding, HeldLease, Hello, HelloAnswer
+from controller.attempts.apply import move_device
+from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
+from controller.attempts.endings import Ending, end_attempt
+from controller.attempts.expiry import expire_overdue
+from controller.attempts.observation import Sight, causes_of, condition_of
+from controller.attempts.presence import require_contract, touch_agent
+from controller.attempts.states import AttemptCause
+from controller.attempts.turn import Turn
+from controller.db.attempts import AttemptRepository, LeaseRepository
+from controller.db.devices import AgentRepository, DeviceRepository
+from controller.db.models import AgentRow, DeviceRow, LeaseRow
+
+HELD_ELSEWHERE = "held_by_another_agent"
+# Two hellos of one agent may overtake each other by this much; a clock that was set back jumps further.
+_OVERTAKEN = timedelta(seconds=120)
+
+
+def hello(turn: Turn, agent_id: str, report: Hello) -> HelloAnswer:
+    """Bring devices and leases into agreement; AgentOutdatedError for an unknown contract version."""
+    require_contract(report.contract_version)
+    agent = touch_agent(turn, agent_id)
+    expire_overdue(turn)
+    standings: list[DeviceStanding] = []
+    if _is_newest(agent, report):
+        agent.agent_version, agent.contract_version = report.agent_version, report.contract_version
+        agent.health = report.health.model_dump(mode="json")
+        agent.last_hello_sent_at = report.sent_at
+        # Devices of leases that the agent names, live or not: it has not let go of them yet.
+        busy = LeaseRepository(turn.session).devices_of([held.lease_id for held in report.leases])
+        reports = sorted(report.devices, key=lambda device: device.device_id)
+        standings.extend(_see(turn, agent, device, busy) for device in reports)
+        _miss(turn, agent, {device.device_id for device in report.devices})
+    return _answer(turn, agent, report, standings)
+
+
+def _is_newest(agent: AgentRow, report: Hello) -> bool:
+    last = agent.last_hello_sent_at
+    return last is None or report.sent_at >= last or last - report.sent_at > _OVERTAKEN
+
+
+def _answer(turn: Turn, agent: AgentRow, report: Hello, standings: list[DeviceStanding]) -> HelloAnswer:
+    go_on: list[str] = []
+    stop: list[str] = []
+    for held in report.leases:
+        lease = LeaseRepository(turn.session).find(held.lease_id)
+        lives = lease is not None and lease.released_at is None and _agrees(lease, agent, held)
+        (go_on if lives else stop).append(held.lease_id)
+    return HelloAnswer(
+        server_time=turn.now,
+        hello_interval_s=turn.times.hello_interval_s,
+        claim_wait_s=turn.times.claim_wait_s,
+        continue_leases=go_on,
+        abandon_leases=stop,
+        devices=standings,
+        drain=agent.drain,
+    )
+
+
+def _agrees(lease: LeaseRow, agent: AgentRow, held: HeldLease) -> bool:
+    said = (agent.agent_id, held.attempt_id, held.fence)
+    return (lease.agent_id, lease.attempt_id, lease.fence) == said
+
+
+def _see(turn: Turn, agent: AgentRow, report: DeviceReport, busy: frozenset[str]) -> DeviceStanding:
+    device = DeviceRepository(turn.session).find(report.device_id)
+    if device is None:
+        device = _first_seen(turn, agent, report)
+    elif device.agent_id != agent.agent_id:
+        if not _may_move(turn, device):
+            return DeviceStanding(device_id=device.device_id, state=device.state, reasons=[HELD_ELSEWHERE])
+        _move_here(turn, device, agent)
+    _update(turn, device, report)
+    _observe(turn, device, report, busy)
+    return DeviceStanding(device_id=device.device_id, state=device.state, reasons=list(device.reasons))
+
+
+def _first_seen(turn: Turn, agent: AgentRow, report: DeviceReport) -> DeviceRow:
+    device = DeviceRow(
+        device_id=report.device_id,
+        agent_id=agent.agent_id,
+        kind=report.kind,
+        state=DEVICE_MACHINE.initial,
+        state_since=turn.now,
+        reasons=[],
+        fence=0,
+        generation=report.generation,
+        device_model=report.device_model,
+        os_name=report.os_name,
+        os_version=report.os_version,
+        os_build=report.os_build,
+        faults_in_a_row=0,
+        rechecks=0,
+        first_seen_at=turn.now,
+        last_seen_at=turn.now,
+    )
+    turn.session.add(device)
+    turn.session.flush()
+    return device
+
+
+def _may_move(turn: Turn, device: DeviceRow) -> bool:
+    """Only when its own agent has lost it: a device that two agents see is not torn between them."""
+    if device.state in DEVICE_MACHINE.sources(DeviceCause.BACK_IN_HOLD):
+        return True
+    owner = AgentRepository(turn.session).find(device.agent_id)
+    silent_since = turn.now - timedelta(seconds=turn.times.agent_offline_s)
+    return owner is None or owner.last_seen_at <= silent_since
+
+
+def _move_here(turn: Turn, device: DeviceRow, agent: AgentRow) -> None:
+    lease = LeaseRepository(turn.session).live_of_device(device.device_id)
+    if lease is not None:
+        attempt = AttemptRepository(turn.session).get_locked(lease.attempt_id)
+        detail = f"the device was seen on agent {agent.name}"
+        end_attempt(turn, attempt, Ending(AttemptCause.LEASE_REVOKED, detail=detail))
+    device.agent_id = agent.agent_id
+    device.fence += 1
+    if DEVICE_MACHINE.allows(device.state, DeviceCause.MOVED):
+        move_device(turn, device, DeviceCause.MOVED, f"to agent {agent.name}")
+
+
+def _update(turn: Turn, device: DeviceRow, report: DeviceReport) -> None:
+    new_system = (device.os_version, device.os_build) != (report.os_version, report.os_build)
+    if new_system and DEVICE_MACHINE.allows(device.state, DeviceCause.CHECK_DUE):
+        move_device(turn, device, DeviceCause.CHECK_DUE, f"{device.os_version} is now {report.os_version}")
+    device.kind = report.kind
+    device.generation = max(device.generation, report.generation)
+    device.device_model = report.device_model
+    device.os_name = report.os_name
+    device.os_version, device.os_build = report.os_version, report.os_build
+    device.memory_bytes = report.memory_bytes
+    device.virtual = report.virtual
+    device.models = list(report.models)
+    device.labels = dict(report.labels)
+    device.properties = dict(report.properties)
+    device.last_seen_at = turn.now
+
+
+def _observe(turn: Turn, device: DeviceRow, report: DeviceReport, busy: frozenset[str]) -> None:
+    lease = LeaseRepository(turn.session).live_of_device(device.device_id)
+    sight = Sight(
+        condition_of(report.ready, frozenset(report.reasons)),
+        busy=device.device_id in busy,
+        lease_live=lease is not None,
+        on_hold=device.hold_until is not None and device.hold_until > turn.now,
+    )
+    for cause in causes_of(device.state, sight):
+        move_device(turn, device, cause, ", ".join(report.reasons))
+    # What a verdict or a person wrote there stays until the state changes.
+    if not DEVICE_MACHINE.allows(device.state, DeviceCause.RELEASE_ORDERED):
+        device.reasons = list(report.reasons)
+
+
+def _miss(turn: Turn, agent: AgentRow, seen: set[str]) -> None:
+    """Devices that the agent had and no longer reports, once that is more than a hiccup."""
+    gone_since = turn.now - timedelta(seconds=turn.times.absent_after_s)
+    for device in DeviceRepository(turn.session).of_agent(agent.agent_id):
+        if device.device_id in seen or device.last_seen_at > gone_since:
+            continue
+        lease = LeaseRepository(turn.session).live_of_device(device.device_id)
+        if lease is not None:
+            attempt = AttemptRepository(turn.session).get_locked(lease.attempt_id)
+            end_attempt(turn, attempt, Ending(AttemptCause.DEVICE_DETACHED))
+        if DEVICE_MACHINE.allows(device.state, DeviceCause.DETACHED):
+            move_device(turn, device, DeviceCause.DETACHED, "its agent no longer reports it")

@@ -1,0 +1,110 @@
+"""Results: the agent's last word on an attempt, accepted once everything that it names is stored.
+
+Source: service.md 8.6 and the rows of 8.4 on `lost`.
+"""
+
+from typing import Final
+
+from contract.agent_api import ResultAnswer, ResultRequest
+from contract.events import Stream
+from contract.states import AttemptState, JobOutcome, JobState, RunState
+from controller.attempts.apply import move_attempt, move_job
+from controller.attempts.conclusion import settle_run
+from controller.attempts.endings import Ending, end_attempt
+from controller.attempts.expiry import expire_overdue
+from controller.attempts.presence import touch_agent
+from controller.attempts.states import LIVE_ATTEMPT_STATES, AttemptCause, JobCause
+from controller.attempts.turn import Turn
+from controller.db.attempts import AttemptRepository
+from controller.db.devices import DeviceRepository
+from controller.db.events import ArtifactRepository
+from controller.db.models import AttemptRow, JobRow
+from controller.db.runs import JobRepository, RunRepository
+from controller.errors import (
+    ArtifactsMissingError,
+    AttemptNotFoundError,
+    BadRequestError,
+    EventsMissingError,
+    FencedError,
+)
+
+_CAUSE_OF_OUTCOME: Final = {
+    "succeeded": AttemptCause.RESULT_SUCCEEDED,
+    "failed": AttemptCause.RESULT_FAILED,
+    "errored": AttemptCause.RESULT_ERRORED,
+    "refused": AttemptCause.RESULT_REFUSED,
+    "cancelled": AttemptCause.RESULT_CANCELLED,
+    "timed_out": AttemptCause.RESULT_TIMED_OUT,
+}
+_SALVAGE: Final = {
+    "succeeded": (AttemptCause.SALVAGED_SUCCEEDED, JobCause.SALVAGED_SUCCEEDED),
+    "failed": (AttemptCause.SALVAGED_FAILED, JobCause.SALVAGED_FAILED),
+}
+
+
+def finish(turn: Turn, agent_id: str, attempt_id: str, request: ResultRequest) -> ResultAnswer:
+    """Accept a result, or say what is missing; the same call again gets the same answer.
+
+    Raises AttemptNotFoundError, FencedError, EventsMissingError, ArtifactsMissingError. An attempt that
+    the controller has ended meanwhile keeps its state, which the answer names.
+    """
+    touch_agent(turn, agent_id)
+    expire_overdue(turn)
+    attempt = AttemptRepository(turn.session).get_locked(attempt_id)
+    if attempt.agent_id != agent_id:
+        raise AttemptNotFoundError(attempt_id)
+    if request.fence != attempt.fence:
+        raise FencedError(request.fence, attempt.fence)
+    if attempt.state in LIVE_ATTEMPT_STATES:
+        _require_complete(turn, attempt, request)
+        end_attempt(turn, attempt, Ending(_CAUSE_OF_OUTCOME[request.outcome], request.reason, request.detail))
+        _keep(attempt, request)
+    elif attempt.state is AttemptState.LOST:
+        _require_complete(turn, attempt, request)
+        _finish_late(turn, attempt, request)
+    return ResultAnswer(attempt_id=attempt_id, state=attempt.state.value, salvaged=attempt.salvaged)
+
+
+def _keep(attempt: AttemptRow, request: ResultRequest) -> None:
+    attempt.last_seq = {stream.value: last for stream, last in request.last_seq.items()}
+    if attempt.state is AttemptState.SUCCEEDED:
+        attempt.trials_done = attempt.trials_total
+
+
+def _require_complete(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> None:
+    stored = AttemptRepository(turn.session).next_seqs([attempt.attempt_id])[attempt.attempt_id]
+    if request.outcome == "succeeded" and not request.last_seq.get(Stream.CONTROL):
+        raise BadRequestError("/last_seq/control", "a success without events cannot be; name the last one")
+    for stream, last in sorted(request.last_seq.items()):
+        next_seq = stored.get(stream.value, 1)
+        if next_seq <= last:
+            raise EventsMissingError(stream.value, next_seq)
+    have = ArtifactRepository(turn.session).digests(attempt.attempt_id)
+    missing = tuple(ref.name for ref in request.artifacts if have.get(ref.name) != ref.sha256)
+    if missing:
+        raise ArtifactsMissingError(missing)
+
+
+def _finish_late(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> None:
+    """The lease is gone, but what was measured may still be the only try that counts."""
+    # In the order in which everything else locks: run last.
+    device = DeviceRepository(turn.session).get_locked(attempt.device_id)
+    job = JobRepository(turn.session).get_locked(attempt.job_id)
+    run = RunRepository(turn.session).get_locked(job.run_id)
+    causes = _SALVAGE.get(request.outcome)
+    newest = attempt.number == job.attempts_used and attempt.fence == device.fence
+    if causes is None or not newest or not _awaits_result(job) or run.state is RunState.COMPLETED:
+        move_attempt(turn, attempt, AttemptCause.SUPERSEDED)
+        return
+    move_attempt(turn, attempt, causes[0])
+    attempt.salvaged = True
+    attempt.reason, attempt.detail = request.reason, request.detail
+    _keep(attempt, request)
+    move_job(turn, job, causes[1])
+    settle_run(turn, job.run_id)
+
+
+def _awaits_result(job: JobRow) -> bool:
+    return job.state is JobState.QUEUED or (
+        job.state is JobState.DONE and job.outcome is JobOutcome.INFRA_FAILED
+    )
