@@ -5,12 +5,18 @@ import threading
 
 
 class Bell:
-    """`ring` may be called from any thread; every `wait` that was begun before it ends."""
+    """`ring` and `close` may be called from any thread; every `wait` that was begun before them ends."""
 
     def __init__(self) -> None:
         """Nobody waits yet."""
         self._lock = threading.Lock()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """The process is about to end: answer now, do not wait."""
+        return self._closed
 
     def ring(self) -> None:
         """Wake everyone who waits."""
@@ -20,12 +26,19 @@ class Bell:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(rung.set)
 
+    def close(self) -> None:
+        """Wake everyone, and let nobody wait again."""
+        self._closed = True
+        self.ring()
+
     async def wait(self, timeout_s: float) -> None:
-        """Until the next ring, at most `timeout_s`."""
+        """Until the next ring, at most `timeout_s`; not at all once closed."""
         entry = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting.add(entry)
         try:
+            if self._closed:
+                return
             async with asyncio.timeout(timeout_s):
                 await entry[1].wait()
         except TimeoutError:

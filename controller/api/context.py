@@ -11,7 +11,7 @@ from fastapi import Request
 
 from controller.api.bell import Bell
 from controller.attempts.turn import Turn
-from controller.db.session import Sessions, unit_of_work
+from controller.db.session import Sessions, read_only, unit_of_work
 from controller.settings import Settings
 
 
@@ -24,11 +24,20 @@ class ApiContext:
     now: Callable[[], datetime]
     chance: Random = field(default_factory=SystemRandom)
     bell: Bell = field(default_factory=Bell)
+    after_commit: Callable[[], None] = lambda: None
+    """Called after each unit of work: whoever publishes the outbox looks at once."""
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
         """A unit of work at this moment."""
         with unit_of_work(self.sessions) as session:
+            yield Turn(session, self.now(), self.settings.times, self.chance)
+        self.after_commit()
+
+    @contextmanager
+    def view(self) -> Iterator[Turn]:
+        """The same for reading: it takes no lock, and what it changes is thrown away."""
+        with read_only(self.sessions) as session:
             yield Turn(session, self.now(), self.settings.times, self.chance)
 
 

@@ -1,0 +1,71 @@
+"""Agent surface, second half: events, artifacts, result. Thin: parse, one unit of work, answer."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.concurrency import run_in_threadpool
+
+from contract.agent_api import MAX_BATCH_BYTES, ArtifactRef, EventsAnswer, ResultAnswer, ResultRequest
+from contract.ids import Name
+from controller.api.agent_leases import Agent, Context
+from controller.api.context import ApiContext
+from controller.attempts.results import finish
+from controller.errors import PayloadTooLargeError
+from controller.ingest.artifacts import store_artifact
+from controller.ingest.batch import read_batch
+from controller.ingest.store import store_batch
+
+router = APIRouter(prefix="/agent/attempts", tags=["agent"])
+
+
+async def bounded_body(request: Request, limit_bytes: int) -> bytes:
+    """The body, read only as far as it is allowed to go; PayloadTooLargeError beyond."""
+    chunks: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise PayloadTooLargeError(limit_bytes)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+@router.post("/{attempt_id}/events")
+async def post_events(attempt_id: str, context: Context, agent: Agent, request: Request) -> EventsAnswer:
+    """Store a batch (gzip NDJSON); the answer acknowledges everything before next_seq."""
+    body = await bounded_body(request, MAX_BATCH_BYTES)
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    return await run_in_threadpool(_store, context, agent.agent_id, attempt_id, (body, encoding))
+
+
+@router.put("/{attempt_id}/artifacts/{name}")
+async def put_artifact(
+    attempt_id: str, name: Annotated[Name, Path()], context: Context, agent: Agent, request: Request
+) -> ArtifactRef:
+    """Store a file under a name; the same content again is no error, another one is."""
+    content = await bounded_body(request, context.settings.max_artifact_bytes)
+    return await run_in_threadpool(_keep, context, agent.agent_id, (attempt_id, name), content)
+
+
+@router.put("/{attempt_id}/result")
+def put_result(attempt_id: str, body: ResultRequest, context: Context, agent: Agent) -> ResultAnswer:
+    """Accept a result, or 409 with what is missing."""
+    with context.turn() as turn:
+        answer = finish(turn, agent.agent_id, attempt_id, body)
+    # The device is free again, and the job may wait for another.
+    context.bell.ring()
+    return answer
+
+
+def _store(context: ApiContext, agent_id: str, attempt_id: str, sent: tuple[bytes, str]) -> EventsAnswer:
+    # Checking the lines takes longer than storing them, and needs no transaction.
+    batch = read_batch(*sent, attempt_id)
+    with context.turn() as turn:
+        return store_batch(turn, agent_id, attempt_id, batch)
+
+
+def _keep(context: ApiContext, agent_id: str, place: tuple[str, str], content: bytes) -> ArtifactRef:
+    attempt_id, name = place
+    with context.turn() as turn:
+        kept = store_artifact(turn, agent_id, attempt_id, name, content)
+        return ArtifactRef(name=kept.name, sha256=kept.sha256, size_bytes=kept.size_bytes)

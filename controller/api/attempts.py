@@ -1,0 +1,58 @@
+"""Jobs and attempts over HTTP: where they stand, why they wait, and the events they wrote."""
+
+import json
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from contract.events import Stream
+from contract.ids import AttemptId, JobId
+from contract.rest import AttemptView, EventsPage, JobExplanation, JobView
+from controller.api.runs import Context, Viewer
+from controller.db.attempts import AttemptRepository
+from controller.db.events import EventRepository
+from controller.db.runs import JobRepository
+from controller.runs.views import attempt_view, job_explanation, job_views
+
+router = APIRouter(prefix="/v1", tags=["jobs and attempts"])
+
+
+@router.get("/jobs/{job_id}")
+def get_job(job_id: JobId, context: Context, _: Viewer) -> JobView:
+    """One job with its attempts."""
+    with context.view() as turn:
+        return job_views(turn, [JobRepository(turn.session).get(job_id)])[0]
+
+
+@router.get("/jobs/{job_id}/explain")
+def explain_job(job_id: JobId, context: Context, _: Viewer) -> JobExplanation:
+    """Why the job waits, device by device."""
+    with context.view() as turn:
+        return job_explanation(turn, JobRepository(turn.session).get(job_id))
+
+
+@router.get("/attempts/{attempt_id}")
+def get_attempt(attempt_id: AttemptId, context: Context, _: Viewer) -> AttemptView:
+    """One attempt."""
+    with context.view() as turn:
+        attempts = AttemptRepository(turn.session)
+        return attempt_view(attempts.get(attempt_id), attempts.next_seqs([attempt_id])[attempt_id])
+
+
+@router.get("/attempts/{attempt_id}/events")
+def get_events(
+    attempt_id: AttemptId,
+    context: Context,
+    _: Viewer,
+    stream: Stream = Stream.CONTROL,
+    after_seq: Annotated[int, Query(ge=0, lt=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> EventsPage:
+    """Stored events as they were written, from after_seq + 1 on; next_seq is where the next page begins."""
+    with context.view() as turn:
+        AttemptRepository(turn.session).get(attempt_id)
+        lines = EventRepository(turn.session).lines(attempt_id, stream, after_seq + 1)
+        found = list(islice(lines, limit))
+    events = [json.loads(line) for _, line in found]
+    return EventsPage(stream=stream.value, events=events, next_seq=after_seq + 1 + len(found))

@@ -1,0 +1,50 @@
+"""What can be asked for: workloads, metrics, and tokens for new device agents."""
+
+from datetime import timedelta
+from http import HTTPStatus
+
+from fastapi import APIRouter
+
+from contract.metrics import METRICS
+from contract.rest import EnrollmentToken, EnrollmentTokenRequest, MetricList, WorkloadList
+from controller.api.devices import Admin
+from controller.api.runs import Context, Viewer
+from controller.db.models import AuditRow, TokenKind
+from controller.db.tokens import TokenGrant, TokenRepository
+from workloads import catalogue
+
+router = APIRouter(prefix="/v1", tags=["catalogue"])
+
+
+@router.get("/workloads")
+def list_workloads(_: Viewer) -> WorkloadList:
+    """Workloads that can be named in a run."""
+    return WorkloadList(workloads=catalogue())
+
+
+@router.get("/metrics")
+def list_metrics(_: Viewer) -> MetricList:
+    """The metric catalogue: names, units, definitions."""
+    return MetricList(metrics=list(METRICS.values()))
+
+
+@router.post("/enrollment-tokens", status_code=HTTPStatus.CREATED)
+def create_enrollment_token(
+    context: Context, principal: Admin, body: EnrollmentTokenRequest | None = None
+) -> EnrollmentToken:
+    """A token with which one device agent may enrol, once, within the hour. It is shown here only."""
+    asked = body or EnrollmentTokenRequest()
+    with context.turn() as turn:
+        expires_at = turn.now + timedelta(seconds=asked.valid_s)
+        grant = TokenGrant(TokenKind.ENROLMENT, asked.name, expires_at=expires_at)
+        token = TokenRepository(turn.session).issue(grant, turn.now)
+        turn.session.add(
+            AuditRow(
+                principal=principal.name,
+                action="enrollment_token",
+                subject=asked.name,
+                detail=f"until {expires_at.isoformat()}",
+                created_at=turn.now,
+            )
+        )
+    return EnrollmentToken(token=token, expires_at=expires_at)

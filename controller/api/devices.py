@@ -1,0 +1,62 @@
+"""Devices over HTTP: the fleet, and what a person decides about one of them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from contract.ids import DeviceId
+from contract.rest import DeviceAction, DeviceList, DeviceView
+from controller.api.auth import Principal, requires
+from controller.api.context import ApiContext
+from controller.api.runs import Context, Viewer
+from controller.attempts.operators import maintain_device, quarantine_device, release_device
+from controller.db.devices import DeviceRepository
+from controller.db.models import TokenScope
+from controller.runs.views import device_views
+
+router = APIRouter(prefix="/v1/devices", tags=["devices"])
+
+Admin = Annotated[Principal, Depends(requires(TokenScope.ADMIN))]
+
+
+@router.get("")
+def list_devices(context: Context, _: Viewer) -> DeviceList:
+    """Every device, by id."""
+    with context.view() as turn:
+        return DeviceList(devices=device_views(turn.session, DeviceRepository(turn.session).all()))
+
+
+@router.get("/{device_id}")
+def get_device(device_id: DeviceId, context: Context, _: Viewer) -> DeviceView:
+    """One device."""
+    return _view(context, device_id)
+
+
+@router.post("/{device_id}:quarantine")
+def quarantine(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
+    """No more work for it until it is released; a running attempt ends first."""
+    with context.turn() as turn:
+        quarantine_device(turn, device_id, principal.name, body.reason)
+    return _view(context, device_id)
+
+
+@router.post("/{device_id}:release")
+def release(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
+    """Back to work, by way of a check."""
+    with context.turn() as turn:
+        release_device(turn, device_id, principal.name, body.reason)
+    context.bell.ring()
+    return _view(context, device_id)
+
+
+@router.post("/{device_id}:maintain")
+def maintain(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
+    """Out of work while a person has it; a running attempt ends first."""
+    with context.turn() as turn:
+        maintain_device(turn, device_id, principal.name, body.reason)
+    return _view(context, device_id)
+
+
+def _view(context: ApiContext, device_id: str) -> DeviceView:
+    with context.view() as turn:
+        return device_views(turn.session, [DeviceRepository(turn.session).get(device_id)])[0]

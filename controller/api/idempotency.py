@@ -1,0 +1,91 @@
+"""Repeated requests: the same Idempotency-Key with the same body gets the first answer again.
+
+The key is kept in the transaction of what the request did, so there is no moment in which one exists without
+the other. Source: service.md 8.1.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Final
+
+from fastapi import Header
+from pydantic import BaseModel
+from sqlalchemy.exc import IntegrityError
+
+from controller.api.auth import Principal
+from controller.api.context import ApiContext
+from controller.attempts.turn import Turn
+from controller.db.models import IdempotencyKeyRow
+from controller.db.tokens import IdempotencyRepository
+from controller.errors import IdempotencyKeyReusedError
+
+REPLAYED_HEADER: Final = "Idempotency-Replayed"
+KEPT: Final = timedelta(hours=24)
+
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRequest:
+    """A request that may come again. key None: it is not to be remembered."""
+
+    principal: Principal
+    key: str | None
+    route: str
+    body: BaseModel
+    status: int
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over route and body, defaults filled in."""
+        return hashlib.sha256(f"{self.route} {self.body.model_dump_json()}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedAnswer:
+    """The answer as JSON; replayed: it is that of an earlier request."""
+
+    content: dict[str, object]
+    replayed: bool
+
+
+def answer_once(context: ApiContext, request: KeyedRequest, act: Callable[[Turn], BaseModel]) -> KeyedAnswer:
+    """Act and remember in one transaction, or give the remembered answer.
+
+    IdempotencyKeyReusedError when the key came with another body before.
+    """
+    try:
+        with context.turn() as turn:
+            return _answer(turn, request, act)
+    except IntegrityError:
+        # Another replica was faster with the same key: its answer is there now.
+        with context.turn() as turn:
+            return _answer(turn, request, act)
+
+
+def _answer(turn: Turn, request: KeyedRequest, act: Callable[[Turn], BaseModel]) -> KeyedAnswer:
+    repository = IdempotencyRepository(turn.session)
+    if request.key is None:
+        return KeyedAnswer(act(turn).model_dump(mode="json"), replayed=False)
+    kept = repository.find(request.principal.token_sha256, request.key)
+    if kept is not None and turn.now - kept.created_at < KEPT:
+        if kept.request_sha256 != request.digest:
+            raise IdempotencyKeyReusedError(request.key)
+        return KeyedAnswer(kept.answer, replayed=True)
+    if kept is not None:
+        turn.session.delete(kept)
+        turn.session.flush()
+    content = act(turn).model_dump(mode="json")
+    repository.keep(
+        IdempotencyKeyRow(
+            principal=request.principal.token_sha256,
+            key=request.key,
+            request_sha256=request.digest,
+            status_code=request.status,
+            answer=content,
+            created_at=turn.now,
+        )
+    )
+    return KeyedAnswer(content, replayed=False)

@@ -1,0 +1,82 @@
+"""The service about itself: alive, ready, and its metrics."""
+
+from http import HTTPStatus
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from contract.rest import Health
+from contract.version import CONTRACT_VERSION
+from controller.api.auth import Principal, requires
+from controller.api.context import ApiContext, context_of
+from controller.api.metrics import ServiceMetrics
+from controller.db.migrate import is_current
+from controller.db.models import AttemptRow, DeviceRow, JobRow, OutboxRow, RunRow, TokenScope
+
+router = APIRouter(tags=["service"])
+
+_COUNTED: Final = {
+    "runs": RunRow.state,
+    "jobs": JobRow.state,
+    "attempts": AttemptRow.state,
+    "devices": DeviceRow.state,
+}
+
+
+def installed_version() -> str:
+    """The version of this installation; "unknown" when it runs from a folder that was never installed."""
+    try:
+        return version("dynofarm")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@router.get("/health")
+def health() -> Health:
+    """The process answers. Open, and it touches nothing: a busy database is no reason to restart it."""
+    return Health(
+        status="ok", version=installed_version(), contract_version=CONTRACT_VERSION, checks={"process": "ok"}
+    )
+
+
+@router.get("/ready")
+def ready(context: Annotated[ApiContext, Depends(context_of)], response: Response) -> Health:
+    """200 when requests can be served, 503 when the database is away or not migrated. Open."""
+    try:
+        database = "ok" if is_current(context.sessions) else "not migrated: run python -m controller migrate"
+    except SQLAlchemyError:
+        database = "not reachable"
+    is_ready = database == "ok"
+    response.status_code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return Health(
+        status="ok" if is_ready else "degraded",
+        version=installed_version(),
+        contract_version=CONTRACT_VERSION,
+        checks={"database": database},
+    )
+
+
+@router.get("/metrics")
+def metrics(
+    request: Request,
+    context: Annotated[ApiContext, Depends(context_of)],
+    _: Annotated[Principal, Depends(requires(TokenScope.VIEWER))],
+) -> Response:
+    """Prometheus metrics of this process and of the farm."""
+    service: ServiceMetrics = request.app.state.metrics
+    with context.view() as turn:
+        _read_farm(turn.session, service)
+    return Response(service.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _read_farm(session: Session, service: ServiceMetrics) -> None:
+    for table, column in _COUNTED.items():
+        counts = session.execute(select(column, func.count()).group_by(column)).all()
+        service.set_rows(table, {state.value: count for state, count in counts})
+    waiting = select(func.count()).select_from(OutboxRow).where(OutboxRow.published_at.is_(None))
+    service.set_outbox(session.scalar(waiting) or 0)

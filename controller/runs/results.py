@@ -1,0 +1,187 @@
+"""What became of one job: its attempt's events through analysis, kept as a summary once no event can follow.
+
+The samples and the summary can always be computed again from the events (docs/adr/0002); they are kept so
+that a report costs little, and are looked at only while they are of the events that are stored.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.orm import Session
+
+from contract.events import Event, Stream
+from contract.failures import FailureReason
+from contract.jobs import ArmSpec, TrialSpec
+from contract.rest import DeviceReportView, RunRequest
+from contract.states import AttemptState
+from controller.analysis.facts import AttemptFacts, ImpossibleEventsError, Mishap
+from controller.analysis.report import DeviceIdentity, device_report
+from controller.analysis.samples import SampleValue, samples_of
+from controller.analysis.trials import attempt_facts
+from controller.analysis.verdict import Verdict
+from controller.analysis.verdicts import ComparisonPlan, Measured, verdicts
+from controller.db.attempts import AttemptRepository
+from controller.db.devices import DeviceRepository
+from controller.db.events import EventRepository, SampleRepository
+from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
+from controller.db.runs import JobRepository, RunRepository
+from controller.db.session import read_only
+from controller.runs.desk import Desk
+
+ANALYSIS_VERSION: Final = 1
+"""Raised when a formula or the report changes, so that kept summaries are computed again."""
+
+ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.AGENT)
+"""The log stream is the trace: large, allowed to have losses, and of no influence on any figure."""
+
+_NOTHING: Final = AttemptFacts(opened_ns=None, conditions=None, budgets={}, trials=())
+# Which attempt speaks for its job: the first of these states that one is in, the newest of several.
+_SPEAKS: Final = (
+    *(AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.TIMED_OUT),
+    *(AttemptState.UPLOADING, AttemptState.RUNNING, AttemptState.PREPARING, AttemptState.LEASED),
+    *(AttemptState.CANCELLED, AttemptState.ERRORED, AttemptState.LOST, AttemptState.REFUSED),
+)
+
+
+class JobResult(BaseModel):
+    """A job's report, its verdicts, and how many trials did not complete."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    report: DeviceReportView
+    verdicts: dict[str, Verdict]
+    trials_failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A result and the samples behind it."""
+
+    result: JobResult
+    samples: tuple[SampleValue, ...]
+
+
+def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
+    """What the job compares, from the request and the spec that were stored with it."""
+    request = RunRequest.model_validate(run.request)
+    return ComparisonPlan(
+        arms=[ArmSpec.model_validate(arm) for arm in job.spec["arms"]],
+        baseline=request.baseline,
+        candidate=request.candidate,
+        trials=[TrialSpec.model_validate(trial) for trial in job.spec["trials"]],
+        gate=request.gate,
+        seed=request.seed,
+    )
+
+
+def speaking_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
+    """The attempt whose events are the job's result; an orphaned one never is."""
+    ranked = [attempt for attempt in attempts if attempt.state in _SPEAKS]
+    return min(ranked, key=lambda attempt: (_SPEAKS.index(attempt.state), -attempt.number), default=None)
+
+
+def stored_events(session: Session, attempt_id: str) -> dict[Stream, list[Event]]:
+    """Every event that analysis reads."""
+    events = EventRepository(session)
+    return {stream: list(events.events(attempt_id, stream)) for stream in ANALYSED_STREAMS}
+
+
+def result_of(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> JobResult:
+    """The job's result: the kept one where it is of the stored events, else computed now."""
+    kept = SampleRepository(session).summary(attempt.attempt_id)
+    if kept is not None and kept.get("key") == summary_key(session, attempt):
+        return JobResult.model_validate_json(json.dumps(kept["result"]))
+    return compute(session, run, job, attempt).result
+
+
+def summary_key(session: Session, attempt: AttemptRow) -> str:
+    """Names what a summary was computed from: analysis, the attempt's state, how many events there were."""
+    next_seqs = AttemptRepository(session).next_seqs([attempt.attempt_id])[attempt.attempt_id]
+    counts = ",".join(f"{stream}={seq}" for stream, seq in sorted(next_seqs.items()))
+    return f"{ANALYSIS_VERSION}/{attempt.state.value}/{counts}"
+
+
+def compute(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> Computed:
+    """Facts, samples, verdicts and report from the events. Events that contradict each other give a report
+    that says so, and no figure."""
+    plan = plan_of(run, job)
+    measured, contradiction = _measured(session, attempt)
+    found = verdicts(plan, measured)
+    report = device_report(
+        _identity(session, job, attempt), plan, measured, found, contradiction or _failure(attempt)
+    )
+    failed = sum(arm.trials_failed for arm in report.arms.values())
+    result = JobResult(report=report, verdicts=found, trials_failed=failed)
+    return Computed(result, tuple(measured.samples))
+
+
+def _measured(session: Session, attempt: AttemptRow) -> tuple[Measured, Mishap | None]:
+    ended = attempt.ended_at is not None
+    try:
+        facts = attempt_facts(stored_events(session, attempt.attempt_id))
+        samples = [sample for trial in facts.trials for sample in samples_of(trial)]
+    except ImpossibleEventsError as error:
+        return Measured(_NOTHING, (), ended), Mishap(FailureReason.EVENTS_INVALID, str(error))
+    return Measured(facts, samples, ended), None
+
+
+def _failure(attempt: AttemptRow) -> Mishap | None:
+    return Mishap(attempt.reason, attempt.detail) if attempt.reason is not None else None
+
+
+def _identity(session: Session, job: JobRow, attempt: AttemptRow) -> DeviceIdentity:
+    device = DeviceRepository(session).get(attempt.device_id)
+    return DeviceIdentity(
+        job_id=job.job_id,
+        variant=job.variant,
+        device_id=device.device_id,
+        device_model=device.device_model,
+        os_version=device.os_version,
+        kind=device.kind,
+        virtual=device.virtual,
+    )
+
+
+def summarise(desk: Desk, attempt_id: str) -> None:
+    """Keep the samples and the summary of an ended attempt; doing it again changes nothing.
+
+    It computes outside of any write transaction: on SQLite that would keep every agent waiting.
+    """
+    with read_only(desk.sessions) as session:
+        key, computed = _compute_ended(session, attempt_id)
+    if computed is None:
+        return
+    with desk.turn() as turn:
+        if summary_key(turn.session, AttemptRepository(turn.session).get(attempt_id)) != key:
+            # The attempt moved on in between; its next end asks for a summary again.
+            return
+        samples = SampleRepository(turn.session)
+        samples.replace(attempt_id, [_row(attempt_id, sample) for sample in computed.samples])
+        document: Mapping[str, object] = {"key": key, "result": computed.result.model_dump(mode="json")}
+        samples.keep_summary(attempt_id, dict(document), turn.now)
+
+
+def _compute_ended(session: Session, attempt_id: str) -> tuple[str, Computed | None]:
+    attempt = AttemptRepository(session).get(attempt_id)
+    key = summary_key(session, attempt)
+    kept = SampleRepository(session).summary(attempt_id)
+    if attempt.ended_at is None or (kept is not None and kept.get("key") == key):
+        return key, None
+    job = JobRepository(session).get(attempt.job_id)
+    return key, compute(session, RunRepository(session).get(job.run_id), job, attempt)
+
+
+def _row(attempt_id: str, sample: SampleValue) -> SampleRow:
+    return SampleRow(
+        attempt_id=attempt_id,
+        trial=sample.trial,
+        arm=sample.arm,
+        pair=sample.pair,
+        metric=sample.metric,
+        agent=sample.agent,
+        call=sample.call,
+        value=sample.value,
+    )

@@ -1,0 +1,105 @@
+"""A prepared run into the store: a row, its jobs, and the promise to tell the agents, in one transaction."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from contract.jobs import AttemptSpec
+from contract.rest import DeviceSelector
+from contract.states import JobState, RunState
+from contract.workload import CompiledWorkload
+from controller.attempts.facts import device_facts
+from controller.attempts.placement import DeviceFacts, misfits, nearest_misses
+from controller.attempts.turn import Turn
+from controller.db.devices import DeviceRepository
+from controller.db.models import JobRow, RunRow
+from controller.db.outbox import Topic
+from controller.errors import SelectorUnsatisfiableError
+from controller.runs.prepare import PreparedRun
+
+# Stands where each attempt's own id will be; an AttemptSpec cannot be checked without one.
+_NO_ATTEMPT = "att_" + "0" * 26
+
+
+def submit(turn: Turn, prepared: PreparedRun, principal: str) -> RunRow:
+    """The stored run. SelectorUnsatisfiableError when a selector fits no device and nobody wants to wait."""
+    request = prepared.request
+    if not request.wait_for_capacity:
+        _check_capacity(turn, prepared)
+    run = RunRow(
+        run_id=turn.new_id("run"),
+        state=RunState.ACTIVE,
+        request=request.model_dump(mode="json"),
+        workload=prepared.workloads[0].name,
+        workload_digest=prepared.digest,
+        model=request.model,
+        labels=request.labels,
+        principal=principal,
+        created_at=turn.now,
+    )
+    turn.session.add(run)
+    turn.session.flush()
+    cells = [(workload, selector) for workload in prepared.workloads for selector in request.selectors]
+    for position, (workload, selector) in enumerate(cells):
+        job = _job(turn, run, prepared, workload, selector)
+        job.position = position
+        turn.session.add(job)
+        turn.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
+    return run
+
+
+def _job(
+    turn: Turn,
+    run: RunRow,
+    prepared: PreparedRun,
+    workload: CompiledWorkload,
+    selector: DeviceSelector,
+) -> JobRow:
+    request = prepared.request
+    job_id = turn.new_id("job")
+    return JobRow(
+        job_id=job_id,
+        run_id=run.run_id,
+        variant=workload.variant,
+        selector=selector.model_dump(mode="json"),
+        model=request.model,
+        spec=_spec(run.run_id, job_id, prepared, workload),
+        state=JobState.QUEUED,
+        priority=request.priority,
+        max_attempts=request.max_attempts,
+        queue_deadline=turn.now + timedelta(seconds=request.queue_deadline_s),
+        created_at=turn.now,
+    )
+
+
+def _spec(run_id: str, job_id: str, prepared: PreparedRun, workload: CompiledWorkload) -> dict[str, object]:
+    """An AttemptSpec as JSON without the attempt's id, which the claim adds."""
+    spec = AttemptSpec(
+        attempt_id=_NO_ATTEMPT,
+        job_id=job_id,
+        run_id=run_id,
+        model=prepared.request.model,
+        build=prepared.request.build,
+        workload=workload,
+        arms=list(prepared.arms),
+        trials=list(prepared.trials),
+        limits=prepared.request.limits,
+    )
+    return spec.model_dump(mode="json", exclude={"attempt_id"})
+
+
+def _check_capacity(turn: Turn, prepared: PreparedRun) -> None:
+    devices = [device_facts(row) for row in DeviceRepository(turn.session).not_retired()]
+    model = prepared.request.model
+    for position, selector in enumerate(prepared.request.selectors):
+        if any(not misfits(selector, model, device) for device in devices):
+            continue
+        misses = nearest_misses(selector, model, devices)
+        # The selector is good and only the model is nowhere: that is the field to correct.
+        pointer = "/model" if _fits_with(selector, model, devices) else f"/selectors/{position}"
+        raise SelectorUnsatisfiableError(pointer, misses)
+
+
+def _fits_with(selector: DeviceSelector, model: str, devices: Sequence[DeviceFacts]) -> bool:
+    """Whether some device would fit if it had the model."""
+    return any(not misfits(selector, model, replace(device, models=frozenset({model}))) for device in devices)
