@@ -81,4 +81,5 @@ class Settings(BaseSettings):
             absent_after_s=self.absent_after_s,
             limit_grace_s=self.limit_grace_s,
             retry_backoff_s=self.retry_backoff_s,
+            events_min_interval_s=self.events_min_interval_s,
         )

@@ -1,4 +1,4 @@
-"""Bodies of device agents: the version is looked at before the rest, which an unknown version may have changed."""
+"""Bodies of device agents: the version is looked at before the rest, which it may have changed."""
 
 import json
 from collections.abc import Awaitable, Callable

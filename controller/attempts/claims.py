@@ -1,5 +1,6 @@
 """Claims: one transaction grants one attempt on one device, once. Source: service.md 8.5 point 3."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +10,11 @@ from contract.agent_api import ClaimRequest, Lease
 from contract.jobs import AttemptSpec
 from contract.states import DeviceState
 from controller.attempts.apply import move_device, move_job
-from controller.attempts.device_states import DeviceCause
+from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
 from controller.attempts.expiry import expire_overdue
 from controller.attempts.facts import device_facts, job_facts
 from controller.attempts.observation import Condition, Sight, causes_of
-from controller.attempts.placement import Placement, Rules, choose
+from controller.attempts.placement import DeviceFacts, Placement, Rules, choose
 from controller.attempts.presence import touch_agent
 from controller.attempts.states import ATTEMPT_DEADLINES, ATTEMPT_MACHINE, JobCause
 from controller.attempts.turn import Turn
@@ -56,6 +57,22 @@ def claim(turn: Turn, agent_id: str, request: ClaimRequest) -> Lease | None:
         return _repeat(turn, agent_id, known)
 
 
+def would_grant(turn: Turn, agent_id: str, device_ids: list[str]) -> bool:
+    """Whether a claim is worth a write transaction now. Takes no lock, so a waiting claim may ask often."""
+    leased = LeaseRepository(turn.session).live_by_device()
+    devices = [device_facts(device) for device in DeviceRepository(turn.session).not_retired()]
+    mine = DeviceRepository(turn.session).ids_of_agent(agent_id)
+    offered = {
+        device.device_id: replace(device, state=DeviceState.READY)
+        for device in devices
+        if device.device_id in mine.intersection(device_ids) - leased.keys() and _could_be_ready(turn, device)
+    }
+    queued = [job_facts(job) for job in JobRepository(turn.session).queued()]
+    farm = [offered.get(device.device_id, device) for device in devices]
+    rules = Rules(age_boost_s=turn.times.age_boost_s, seed="")
+    return choose(queued, farm, frozenset(offered), turn.now, rules) is not None
+
+
 def close_claim(turn: Turn, agent_id: str, claim_id: str) -> Lease | None:
     """Remember that this claim got nothing: a copy of it that comes late must not get a lease either.
 
@@ -96,6 +113,14 @@ def _repeat(turn: Turn, agent_id: str, known: ClaimRow) -> Lease | None:
     attempt = AttemptRepository(turn.session).get(lease.attempt_id)
     job = JobRepository(turn.session).get(attempt.job_id)
     return lease_answer(turn, lease, job.spec)
+
+
+def _could_be_ready(turn: Turn, device: DeviceFacts) -> bool:
+    on_hold = device.hold_until is not None and device.hold_until > turn.now
+    state = device.state
+    for cause in causes_of(state, Sight(Condition.USABLE, on_hold=on_hold)):
+        state = DEVICE_MACHINE.next_state(state, cause)
+    return state is DeviceState.READY
 
 
 def _usable(turn: Turn, agent_id: str, device_ids: list[str]) -> list[DeviceRow]:

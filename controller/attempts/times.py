@@ -38,6 +38,8 @@ class FarmTimes:
     retry_backoff_max_s: float = 300.0
     age_boost_s: float = 600.0
     """A queued job gains one priority for each of these, so that nothing starves."""
+    events_min_interval_s: float = 0.0
+    """Agents are asked to leave at least this much time between two uploads of a stream."""
     claim_kept_s: float = 3600.0
     """How long the answer to a claim_id is remembered; an agent repeats within its call's deadline."""
 

@@ -72,6 +72,12 @@ class DeviceRepository:
             )
         )
 
+    def ids_of_agent(self, agent_id: str) -> frozenset[str]:
+        """Ids of the agent's devices, without a lock."""
+        return frozenset(
+            self._session.scalars(select(DeviceRow.device_id).where(DeviceRow.agent_id == agent_id))
+        )
+
     def overdue(self, now: datetime) -> list[DeviceRow]:
         """Devices whose state has lasted longer than it may, locked."""
         return list(
