@@ -17,7 +17,8 @@ class Tokenizer:
     """Encodes without adding anything, but knows the special tokens when the text contains them.
 
     eos_ids: every id after which a turn is over. vocab_size: highest id + 1. decode(encode(text)) is the text
-    itself, special tokens included (where the family does not normalise).
+    itself, special tokens included, where the family does not normalise and the vocabulary has every byte;
+    a byte it lacks is dropped, as in transformers.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer, declared_eos_ids: Iterable[int]) -> None:
