@@ -1,4 +1,4 @@
-"""Writes docs/attempts.md, docs/devices.md and docs/jobs.md from the tables: `python -m controller.attempts.diagram`.
+"""Draws the tables: `python -m controller.attempts.diagram` writes docs/attempts.md, devices.md and jobs.md.
 
 A test fails when a committed page is stale.
 """
@@ -16,13 +16,13 @@ from controller.attempts.states import ATTEMPT_MACHINE, JOB_MACHINE, OUTCOME_OF_
 _HEAD: Final = "<!-- Written by controller/attempts/diagram.py from the table; do not edit. -->"
 _PROSE: Final = MappingProxyType(
     {
-        "attempts": "An attempt is one try of a job on one device. Every state before the terminal ones has a "
-        "deadline. A lost attempt may still be salvaged by a late result, if nothing newer was granted.",
-        "devices": "A device has one state. While its agent works on it the state has a deadline; READY, BLOCKED, "
-        "MAINTENANCE, ABSENT and LOST wait for work, a person or the device. Nothing is ever granted before "
-        "`hold_until`, whatever the state: an earlier holder may still touch the device until then.",
-        "jobs": "A run is what a person submits, a job one cell of it. A job is tried until it is done; a done "
-        "job changes only by salvage, and only before its run is completed.",
+        "attempts": "An attempt is one try of a job on one device. Every state before the terminal "
+        "ones has a deadline. A lost attempt may still be salvaged by a late result, if nothing newer was granted.",
+        "devices": "A device has one state. While its agent works on it the state has a deadline; `ready`, "
+        "`blocked`, `maintenance`, `absent` and `lost` wait for work, a person or the device. Nothing is "
+        "ever granted before the device's `hold_until`: an earlier holder may still touch it until then.",
+        "jobs": "A run is what a person submits, a job one cell of it. A job is tried until it is done; "
+        "a done job changes only by salvage, and only before its run is completed.",
     }
 )
 

@@ -18,7 +18,7 @@ from controller.attempts.turn import Turn
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
 from controller.db.events import ArtifactRepository
-from controller.db.models import AttemptRow, JobRow
+from controller.db.models import AttemptRow, DeviceRow, JobRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.errors import (
     ArtifactsMissingError,
@@ -92,8 +92,7 @@ def _finish_late(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> Non
     job = JobRepository(turn.session).get_locked(attempt.job_id)
     run = RunRepository(turn.session).get_locked(job.run_id)
     causes = _SALVAGE.get(request.outcome)
-    newest = attempt.number == job.attempts_used and attempt.fence == device.fence
-    if causes is None or not newest or not _awaits_result(job) or run.state is RunState.COMPLETED:
+    if causes is None or run.state is RunState.COMPLETED or not _still_counts(attempt, job, device):
         move_attempt(turn, attempt, AttemptCause.SUPERSEDED)
         return
     move_attempt(turn, attempt, causes[0])
@@ -104,7 +103,8 @@ def _finish_late(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> Non
     settle_run(turn, job.run_id)
 
 
-def _awaits_result(job: JobRow) -> bool:
-    return job.state is JobState.QUEUED or (
-        job.state is JobState.DONE and job.outcome is JobOutcome.INFRA_FAILED
-    )
+def _still_counts(attempt: AttemptRow, job: JobRow, device: DeviceRow) -> bool:
+    """Nothing newer was granted, for the job or for the device, and the job has no verdict of its own."""
+    newest = attempt.number == job.attempts_used and attempt.fence == device.fence
+    failed_by_farm = job.state is JobState.DONE and job.outcome is JobOutcome.INFRA_FAILED
+    return newest and (job.state is JobState.QUEUED or failed_by_farm)

@@ -40,8 +40,7 @@ def store_batch(turn: Turn, agent_id: str, attempt_id: str, batch: Batch) -> Eve
     if header.fence != attempt.fence:
         raise FencedError(header.fence, attempt.fence)
     stream = _stream(turn, attempt_id, header.stream)
-    if header.first_seq > stream.next_seq:
-        raise EventsGapError(header.stream.value, stream.next_seq)
+    _require_no_gap(header, stream)
     new = _without_overlap(turn, attempt_id, batch, stream.next_seq)
     if new:
         if attempt.last_seq is not None:
@@ -67,6 +66,11 @@ def _stream(turn: Turn, attempt_id: str, stream: Stream) -> EventStreamRow:
         return opened
     except IntegrityError:
         return turn.session.get_one(EventStreamRow, key, with_for_update=True)
+
+
+def _require_no_gap(header: EventBatchHeader, stream: EventStreamRow) -> None:
+    if header.first_seq > stream.next_seq:
+        raise EventsGapError(header.stream.value, stream.next_seq)
 
 
 def _without_overlap(turn: Turn, attempt_id: str, batch: Batch, next_seq: int) -> tuple[bytes, ...]:
