@@ -302,6 +302,13 @@ class GateView(ContractModel):
     metrics: list[MetricVerdict]
 
 
+class PairView(ContractModel):
+    """Wall times of one pair of trials, by arm, in seconds; an arm that did not complete is missing."""
+
+    pair: PositiveInt
+    wall_s: dict[str, float]
+
+
 class DeviceReportView(ContractModel):
     """One job's results, on one device: figures never mix device models (C6)."""
 
@@ -314,6 +321,8 @@ class DeviceReportView(ContractModel):
     virtual: bool
     conditions: dict[str, Any]
     arms: dict[str, ArmReport]
+    pairs: list[PairView] = []
+    """In their order; a pair without any completed trial is left out."""
     wall_reduction_percent: float | None
     speedup: float | None
     verdicts: list[MetricVerdict]

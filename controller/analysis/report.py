@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contract.failures import FAILURES, FailureReason
-from contract.rest import ArmReport, DeviceReportView
+from contract.rest import ArmReport, DeviceReportView, PairView
 from contract.states import TargetKind
 from controller.analysis.arms import arm_report, medians_of
 from controller.analysis.facts import AttemptFacts, Mishap
@@ -56,6 +56,7 @@ def device_report(
         virtual=identity.virtual or bool(conditions and conditions.virtual),
         conditions=conditions.model_dump(mode="json") if conditions else {},
         arms=arms,
+        pairs=_pairs(measured),
         wall_reduction_percent=reduction_percent(*walls) if walls else None,
         speedup=speedup(*walls) if walls else None,
         verdicts=[verdict_view(name, verdict) for name, verdict in verdicts.items()],
@@ -73,6 +74,15 @@ def _arms(plan: ComparisonPlan, measured: Measured) -> dict[str, ArmReport]:
         count = planned if measured.ended else ended
         reports[arm.arm] = arm_report(arm.arm, arm.mode, count, measured.facts, measured.samples)
     return reports
+
+
+def _pairs(measured: Measured) -> list[PairView]:
+    """Wall times pair by pair; a warm-up belongs to none."""
+    walls: dict[int, dict[str, float]] = {}
+    for sample in measured.samples:
+        if sample.metric == "wall_s" and sample.pair is not None:
+            walls.setdefault(sample.pair, {})[sample.arm] = sample.value
+    return [PairView(pair=pair, wall_s=walls[pair]) for pair in sorted(walls)]
 
 
 def _wall_medians(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> tuple[float, float] | None:

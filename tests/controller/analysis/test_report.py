@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from contract.failures import FAILURES, FailureReason
+from contract.jobs import TrialSpec
 from contract.rest import DeviceReportView
 from contract.states import TargetKind
 from controller.analysis.facts import Mishap
@@ -115,3 +116,14 @@ def test_an_attempt_without_any_event_still_has_a_report() -> None:
     report = _report_of(measured(AttemptStory()), PLAN)
     assert report.device_model == "now another model"
     assert report.arms["serial"].metrics == {}
+
+
+def test_each_pair_shows_the_wall_time_of_its_completed_trials() -> None:
+    def change(planned: TrialSpec) -> dict[str, object]:
+        spoiled = planned.pair == 2 and planned.arm == "paged"
+        return {"status": "failed", "reason": "jetsam"} if spoiled else {}
+
+    pairs = _report(paired_story(PLAN, change)).pairs
+    assert [pair.pair for pair in pairs] == [1, 2, 3, 4, 5, 6]
+    assert pairs[0].wall_s == pytest.approx({"serial": 1.002, "paged": 0.4008})
+    assert list(pairs[1].wall_s) == ["serial"]
