@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
 
 from contract.ids import Name, RunId
 from contract.rest import Comparison, GateView, LiveView, RunPage, RunReport, RunRequest, RunView
@@ -28,6 +29,18 @@ Context = Annotated[ApiContext, Depends(context_of)]
 Viewer = Annotated[Principal, Depends(requires(TokenScope.VIEWER))]
 Submitter = Annotated[Principal, Depends(requires(TokenScope.SUBMITTER))]
 Limit = Annotated[int, Query(ge=1, le=200)]
+
+
+class ComparisonQuery(BaseModel):
+    """With which run, on which arm; device_model and variant choose one result of several."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    baseline: RunId
+    arm: Name = "paged"
+    force: bool = False
+    device_model: Annotated[str, Field(max_length=200)] | None = None
+    variant: Annotated[str, Field(max_length=200)] | None = None
 
 
 @router.post("", status_code=HTTPStatus.CREATED, response_model=RunView)
@@ -114,7 +127,7 @@ def get_live(run_id: RunId, context: Context, request: Request, _: Viewer) -> Li
 
 @router.get("/{run_id}/comparison")
 def get_comparison(
-    run_id: RunId, query: Annotated["ComparisonQuery", Depends()], context: Context, _: Viewer
+    run_id: RunId, query: Annotated[ComparisonQuery, Query()], context: Context, _: Viewer
 ) -> Comparison:
     """This run against a baseline run; 409 `not-comparable` unless the same thing was measured or force."""
     asked = ComparisonRequest(
@@ -127,26 +140,6 @@ def get_comparison(
     )
     with context.view() as turn:
         return compare_runs(turn.session, asked)
-
-
-class ComparisonQuery:
-    """The query of a comparison."""
-
-    def __init__(
-        self,
-        baseline: RunId,
-        arm: Name = "paged",
-        *,
-        force: bool = False,
-        device_model: Annotated[str | None, Query(max_length=200)] = None,
-        variant: Annotated[str | None, Query(max_length=200)] = None,
-    ) -> None:
-        """device_model and variant choose one result of several."""
-        self.baseline = baseline
-        self.arm = arm
-        self.force = force
-        self.device_model = device_model
-        self.variant = variant
 
 
 def _view(context: ApiContext, run_id: str) -> RunView:

@@ -1,0 +1,45 @@
+"""Tokens of an embedded farm: the first admin's, kept in a file, and one for the machine's own agent."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from controller.api.context import ApiContext
+from controller.db.models import TokenKind, TokenScope
+from controller.db.tokens import TokenGrant, TokenRepository
+
+ADMIN_TOKEN_FILE: Final = "admin-token"
+_ENROLMENT_VALID: Final = timedelta(minutes=10)
+
+
+def ensure_admin_token(context: ApiContext, home: Path) -> Path:
+    """The file with a token that the database knows; a new one at first, or when either was lost."""
+    path = home / ADMIN_TOKEN_FILE
+    text = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    with context.turn() as turn:
+        tokens = TokenRepository(turn.session)
+        if text and tokens.find(text, turn.now) is not None:
+            return path
+        grant = TokenGrant(TokenKind.USER, "admin", scope=TokenScope.ADMIN)
+        _write_secret(path, tokens.issue(grant, turn.now))
+    return path
+
+
+def enrolment_token(context: ApiContext) -> str:
+    """A token with which the agent of this machine may enrol once, soon."""
+    with context.turn() as turn:
+        grant = TokenGrant(
+            TokenKind.ENROLMENT, "agent of this machine", expires_at=turn.now + _ENROLMENT_VALID
+        )
+        return TokenRepository(turn.session).issue(grant, turn.now)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Readable by nobody else, from the first byte on."""
+    beside = path.with_suffix(".new")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text + "\n")
+    os.replace(beside, path)

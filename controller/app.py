@@ -1,0 +1,135 @@
+"""Composition root of the API: settings to database, background work and routes. Only here is it wired."""
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from controller.api import (
+    agent_events,
+    agent_leases,
+    attempts,
+    catalogue,
+    devices,
+    login,
+    runs,
+    service,
+)
+from controller.api.auth import AuthenticationMiddleware
+from controller.api.bell import Bell
+from controller.api.context import ApiContext
+from controller.api.metrics import ServiceMetrics
+from controller.api.middleware import BodyLimitMiddleware, RequestMiddleware
+from controller.api.problems import install_problem_handlers
+from controller.api.sessions import SessionSigner, session_secret
+from controller.db.session import Sessions, open_sessions
+from controller.runs.live import EventCache
+from controller.settings import Settings
+from controller.tasks.application import build_celery, is_in_memory
+from controller.tasks.context import TaskContext, utc_now
+from controller.tasks.embedded import EmbeddedWorker
+from controller.tasks.publisher import OutboxPublisher
+
+STOP_DEADLINE_S: Final = 5.0
+
+_ROUTERS: Final = (
+    *(login.router, service.router, runs.router, attempts.router, devices.router, catalogue.router),
+    *(agent_leases.router, agent_events.router),
+)
+
+_log = structlog.get_logger(__name__)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; its database must be migrated before the first request.
+
+    Background threads run between start-up and shut-down of its lifespan only.
+    """
+    sessions = open_sessions(settings.resolved_database_url)
+    background = Background(settings, sessions)
+    context = ApiContext(sessions, settings, utc_now, bell=background.bell, after_commit=background.wake)
+    signer = SessionSigner(session_secret(settings.session_secret.get_secret_value(), settings.home_path))
+    metrics = ServiceMetrics()
+    app = FastAPI(
+        title="dynofarm",
+        version=service.installed_version(),
+        # The pages of the framework load scripts from elsewhere; the document itself is served.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        lifespan=background.lifespan,
+        middleware=[
+            Middleware(RequestMiddleware, metrics=metrics),
+            Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_host_names, www_redirect=False),
+            Middleware(
+                BodyLimitMiddleware,
+                max_body_bytes=settings.max_body_bytes,
+                max_artifact_bytes=settings.max_artifact_bytes,
+            ),
+            Middleware(AuthenticationMiddleware, context=context, signer=signer),
+        ],
+    )
+    app.state.context = context
+    app.state.signer = signer
+    app.state.metrics = metrics
+    app.state.event_cache = EventCache()
+    install_problem_handlers(app)
+    for router in _ROUTERS:
+        app.include_router(router)
+    mount_dashboard(app, settings)
+    return app
+
+
+def mount_dashboard(app: FastAPI, settings: Settings) -> bool:
+    """Serve the dashboard beside the API where its extra is installed; returns whether it is."""
+    try:
+        dashboard = importlib.import_module("dashboard.app")
+    except ImportError as error:
+        _log.info("dashboard_absent", detail=str(error), advice="install the extra `dashboard` to have it")
+        return False
+    dashboard.mount(app, settings.base_url)
+    return True
+
+
+@dataclass(slots=True)
+class Background:
+    """The threads beside the API: one publishes the outbox; with a broker in memory, a worker and a timer."""
+
+    settings: Settings
+    sessions: Sessions
+    bell: Bell = field(default_factory=Bell)
+    publisher: OutboxPublisher | None = None
+
+    def wake(self) -> None:
+        """A unit of work was committed: there may be something to publish."""
+        if self.publisher is not None:
+            self.publisher.wake()
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """Start the threads, serve, stop them within STOP_DEADLINE_S each, close the database."""
+        context = TaskContext(self.sessions, self.settings)
+        celery = build_celery(context)
+        worker = EmbeddedWorker(celery) if is_in_memory(self.settings.broker_url) else None
+        self.publisher = OutboxPublisher(context, celery, self.bell.ring)
+        if worker is not None:
+            worker.start()
+        self.publisher.start()
+        try:
+            yield
+        finally:
+            await run_in_threadpool(self._stop, self.publisher, worker)
+
+    def _stop(self, publisher: OutboxPublisher, worker: EmbeddedWorker | None) -> None:
+        self.bell.close()
+        publisher.stop(STOP_DEADLINE_S)
+        if worker is not None and not worker.stop(STOP_DEADLINE_S):
+            _log.warning("worker_left_behind", deadline_s=STOP_DEADLINE_S)
+        self.sessions.close()

@@ -1,0 +1,32 @@
+"""What every task works with."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random, SystemRandom
+
+from controller.attempts.turn import Turn
+from controller.db.session import Sessions, unit_of_work
+from controller.settings import Settings
+
+
+def utc_now() -> datetime:
+    """The present moment, aware."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """Database, settings, clock and chance; a Desk (controller/runs/desk.py)."""
+
+    sessions: Sessions
+    settings: Settings
+    now: Callable[[], datetime] = utc_now
+    chance: Random = field(default_factory=SystemRandom)
+
+    @contextmanager
+    def turn(self) -> Iterator[Turn]:
+        """A unit of work at this moment."""
+        with unit_of_work(self.sessions) as session:
+            yield Turn(session, self.now(), self.settings.times, self.chance)

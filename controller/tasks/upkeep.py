@@ -1,0 +1,49 @@
+"""Upkeep: deadlines that no call has noticed, and rows whose time is over."""
+
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from sqlalchemy import delete, select
+
+from contract.states import RunState
+from controller.attempts.sweep import sweep
+from controller.db.models import IdempotencyKeyRow, OutboxRow, RunRow, TokenKind, TokenRow
+from controller.runs.reports import conclude_if_due
+from controller.tasks.context import TaskContext
+
+IDEMPOTENCY_KEPT: Final = timedelta(hours=24)
+OUTBOX_KEPT: Final = timedelta(hours=24)
+ENROLMENT_KEPT: Final = timedelta(days=7)
+
+_log = structlog.get_logger(__name__)
+
+
+def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
+    """Enforce every deadline, complete the runs that nobody completed; False when another just did.
+
+    Any number of schedulers may ask: only the first in each interval finds something to do.
+    """
+    with context.turn() as turn:
+        counts = sweep(turn)
+        finishing = list(
+            turn.session.scalars(select(RunRow.run_id).where(RunRow.state == RunState.FINISHING))
+        )
+    if any(getattr(counts, name) for name in counts.__slots__):
+        _log.info("sweep_found", **{name: getattr(counts, name) for name in counts.__slots__})
+    for run_id in finishing:
+        conclude_if_due(context, run_id)
+    return True
+
+
+def forget_expired(context: TaskContext) -> int:
+    """Delete answers, messages and enrolments that nobody can ask for any more; returns how many rows."""
+    with context.turn() as turn:
+        doomed = (
+            delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < turn.now - IDEMPOTENCY_KEPT),
+            delete(OutboxRow).where(OutboxRow.published_at < turn.now - OUTBOX_KEPT),
+            delete(TokenRow).where(
+                TokenRow.kind == TokenKind.ENROLMENT, TokenRow.expires_at < turn.now - ENROLMENT_KEPT
+            ),
+        )
+        return sum(len(turn.session.execute(statement.returning(1)).all()) for statement in doomed)

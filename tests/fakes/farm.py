@@ -1,0 +1,160 @@
+"""A controller on a SQLite file of its own: the real application, and an honest device agent beside it."""
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from ulid import ULID
+
+from contract.agent_api import DeviceReport, EventBatchHeader, HostHealth, Lease
+from contract.events import Event, Stream, event_line
+from controller.api.context import ApiContext
+from controller.app import create_app
+from controller.db.migrate import upgrade
+from controller.db.models import TokenKind, TokenScope
+from controller.db.tokens import TokenGrant, TokenRepository
+from controller.settings import Settings
+
+BASE_URL = "http://127.0.0.1"
+
+
+@dataclass
+class Farm:
+    """The application and a client for each scope. Background threads run only inside its lifespan."""
+
+    app: FastAPI
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, home: Path, **settings: Any) -> "Farm":
+        """A migrated database in `home`, and a token for each scope."""
+        chosen = Settings(home=home, **settings)
+        upgrade(chosen.resolved_database_url)
+        farm = cls(create_app(chosen))
+        for scope in TokenScope:
+            farm.tokens[scope.value] = farm.issue(TokenGrant(TokenKind.USER, scope.value, scope=scope))
+        return farm
+
+    @property
+    def context(self) -> ApiContext:
+        """What the routes work with."""
+        context: ApiContext = self.app.state.context
+        return context
+
+    def issue(self, grant: TokenGrant) -> str:
+        """The text of a new token."""
+        with self.context.turn() as turn:
+            return TokenRepository(turn.session).issue(grant, turn.now)
+
+    def client(self, token: str | None = None, **options: Any) -> httpx.AsyncClient:
+        """An HTTP client with a bearer token, given as text or as the name of a scope."""
+        headers = dict(options.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {self.tokens.get(token, token)}"
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=True)
+        return httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=headers, **options)
+
+    async def agent(self, name: str = "lab-1") -> "FakeAgent":
+        """An enrolled device agent."""
+        enrolment = self.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
+        async with self.client(enrolment) as client:
+            answer = (await client.post("/agent/enroll", json={"agent_name": name})).json()
+        return FakeAgent(self, answer["agent_id"], answer["token"])
+
+
+@dataclass
+class FakeAgent:
+    """Speaks the agent surface over HTTP as the contract says, and no more."""
+
+    farm: Farm
+    agent_id: str
+    token: str
+
+    async def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """One call with the agent's token."""
+        async with self.farm.client(self.token) as client:
+            return await client.post(path, json=body)
+
+    async def hello(self, *devices: DeviceReport) -> dict[str, Any]:
+        """Report the devices, ready or not."""
+        body = {
+            "agent_version": "1",
+            "sent_at": datetime.now(UTC).isoformat(),
+            "health": HostHealth(
+                disk_free_bytes=1 << 40, open_files=1, resident_bytes=1, spool_backlog_events=0
+            ).model_dump(),
+            "devices": [device.model_dump(mode="json") for device in devices],
+        }
+        response = await self.post("/agent/hello", body)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def claim(self, *device_ids: str) -> Lease | None:
+        """A lease if there is one now."""
+        body = {"claim_id": f"clm_{ULID()}", "devices": list(device_ids), "wait_s": 0}
+        response = await self.post("/agent/claims", body)
+        if response.status_code == 204:
+            return None
+        assert response.status_code == 200, response.text
+        return Lease.model_validate(response.json())
+
+    async def renew(self, lease: Lease, phase: str, trials_done: int = 0) -> dict[str, Any]:
+        """Keep the lease and report the phase."""
+        body = {
+            "fence": lease.fence,
+            "phase": phase,
+            "sent_at": datetime.now(UTC).isoformat(),
+            "trials_done": trials_done,
+        }
+        response = await self.post(f"/agent/leases/{lease.lease_id}:renew", body)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def upload(self, lease: Lease, stream: Stream, events: Sequence[Event]) -> None:
+        """Send the events of one stream in one batch; nothing for none."""
+        if not events:
+            return
+        header = EventBatchHeader(
+            stream=stream,
+            first_seq=events[0].seq,
+            count=len(events),
+            fence=lease.fence,
+            sent_at=datetime.now(UTC),
+        )
+        lines = [header.model_dump_json().encode(), *(event_line(event) for event in events)]
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"}
+        async with self.farm.client(self.token, headers=headers) as client:
+            body = gzip.compress(b"\n".join(lines) + b"\n")
+            response = await client.post(f"/agent/attempts/{lease.attempt_id}/events", content=body)
+        assert response.status_code == 200, response.text
+
+    async def finish(
+        self, lease: Lease, last_seq: dict[str, int], outcome: str = "succeeded", reason: str | None = None
+    ) -> None:
+        """The last word on the attempt."""
+        body = {"fence": lease.fence, "outcome": outcome, "reason": reason, "last_seq": last_seq}
+        async with self.farm.client(self.token) as client:
+            response = await client.put(f"/agent/attempts/{lease.attempt_id}/result", json=body)
+        assert response.status_code == 200, response.text
+
+
+def host_report(device_id: str = "host-1", **changed: Any) -> DeviceReport:
+    """A host that is ready and has the model `tiny`."""
+    fields: dict[str, Any] = {
+        "device_id": device_id,
+        "kind": "host",
+        "generation": 1,
+        "ready": True,
+        "device_model": "testhost",
+        "os_name": "linux",
+        "os_version": "6.1",
+        "models": ["tiny"],
+    }
+    return DeviceReport.model_validate(fields | changed)
