@@ -13,7 +13,7 @@ class Backoff:
 
     first_s: float = 0.5
     cap_s: float = 30.0
-    random: random.Random = field(default_factory=random.Random)
+    source: random.Random = field(default_factory=random.Random)
     _step: int = 0
 
     def next_s(self) -> float:
@@ -21,7 +21,7 @@ class Backoff:
         # 2**30 times any first step is beyond every cap; the bound keeps the power small for ever.
         whole = min(self.cap_s, self.first_s * (1 << min(self._step, 30)))
         self._step += 1
-        return whole * (0.5 + self.random.random() / 2)
+        return whole * (0.5 + self.source.random() / 2)
 
     def reset(self) -> None:
         """The other side answered: start from first_s again."""

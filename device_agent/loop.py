@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import structlog
 
@@ -67,17 +68,18 @@ class Agent:
             asyncio.create_task(self._for_ever("tidy", self._tidy)),
         ]
         stopping = asyncio.create_task(stop.wait())
-        drained = asyncio.gather(*devices)
+        drained = asyncio.create_task(asyncio.wait(devices))
+        ending: list[asyncio.Task[Any]] = [stopping, drained]
         try:
-            await asyncio.wait([stopping, drained], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             self._shutdown.set()
             await asyncio.wait(devices, timeout=self._settings.shutdown_s)
             await self._deliver_last()
         finally:
             deliveries = [task for _, task in self._deliveries.values()]
-            for task in (stopping, *devices, *others, *deliveries):
+            for task in (*ending, *devices, *others, *deliveries):
                 task.cancel()
-            await asyncio.gather(stopping, *devices, *others, *deliveries, return_exceptions=True)
+            await asyncio.gather(*ending, *devices, *others, *deliveries, return_exceptions=True)
 
     def _resume(self) -> dict[DeviceId, list[AttemptRunner]]:
         """Deliveries of all unsettled attempts, and runners for those that may still hold their device."""
@@ -127,8 +129,11 @@ class Agent:
 
     async def _serve_once(self, target: Target, backoff: Backoff) -> None:
         answer = self._answer
+        if answer is None:
+            await self._pause(self._settings.tick_s)
+            return
         report = await self._report(target)
-        if answer is None or answer.drain or report is None or not report.ready:
+        if answer.drain or report is None or not report.ready:
             await self._pause(_IDLE_S)
             return
         try:

@@ -284,7 +284,7 @@ class AttemptRunner:
         # The file first: a runtime may only start, or go on, under a deadline that it can read itself.
         if not await self._write_lease_file(deadline_ns(sent_ns, answer.ttl_s, answer.margin_s)):
             return
-        renewed = self._held.renewed(answer, sent_ns, self._renew_backoff.random.random())
+        renewed = self._held.renewed(answer, sent_ns, self._renew_backoff.source.random())
         if self._held.phase is not phase:
             # The phase moved on while this one travelled: report it at once.
             renewed = replace(renewed, renew_at_ns=self._held.renew_at_ns)

@@ -33,7 +33,7 @@ class RuntimeLink:
         self._events_path = events_path
         self._spool = spool
         self._intake = intake
-        self._finishing = False
+        self._finishing = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self.spool_full = False
 
@@ -43,12 +43,12 @@ class RuntimeLink:
 
     def check(self) -> None:
         """Raise what ended the reading task, if something did: reading never ends by itself."""
-        if self._following is not None and self._following.done() and not self._finishing:
+        if self._following is not None and self._following.done() and not self._finishing.is_set():
             self._following.result()
 
     async def finish(self) -> bool:
         """The runtime has ended: take what is left. True when all of it is in the spool."""
-        self._finishing = True
+        self._finishing.set()
         if self._following is not None:
             await asyncio.wait([self._following], timeout=_DRAIN_DEADLINE_S)
             await self.stop()
@@ -62,14 +62,20 @@ class RuntimeLink:
             self._following = None
 
     async def _follow(self) -> None:
-        while not self._finishing:
+        while not self._finishing.is_set():
             lost = await self._listen_once()
-            complete = await self._complete_from_file()
-            if lost and not self._finishing:
+            await self._complete_from_file()
+            if lost and not self._finishing.is_set():
                 _log.warning("transport_lost", detail=lost)
                 await self._note_lost(lost)
-            if not complete or not self._finishing:
-                await asyncio.sleep(_RECONNECT_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(_RECONNECT_S):
+                await self._finishing.wait()
+        except TimeoutError:
+            return
 
     async def _listen_once(self) -> str:
         """Read until the connection ends; why it was lost, "" when there was none or it ended in order."""
