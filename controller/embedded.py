@@ -25,7 +25,7 @@ from controller.db.migrate import upgrade
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
-from controller.settings import Settings
+from controller.settings import WILDCARD_HOSTS, Settings
 
 EXIT_USAGE: Final = 2
 STATE_FILE: Final = "controller.json"
@@ -88,7 +88,8 @@ class _EmbeddedFarm:
     async def run(self) -> None:
         """Until cancelled; then the child is down."""
         settings = self._context.settings
-        url = f"http://{settings.host}:{settings.port}"
+        host = "127.0.0.1" if settings.host in WILDCARD_HOSTS else settings.host
+        url = f"http://{host}:{settings.port}"
         _write_state(settings.home_path, url)
         _log.info("ready", url=url, home=str(settings.home_path))
         if not self._with_agent:
@@ -115,7 +116,8 @@ def _who_is_here(home: Path) -> str:
         where = f" at {state['url']} (pid {state['pid']})"
     except (OSError, ValueError, KeyError):
         where = ""
-    return f"a controller already runs with the home {home}{where}; use that one, stop it, or choose another --home"
+    advice = "use that one, stop it, or choose another --home"
+    return f"a controller already runs with the home {home}{where}; {advice}"
 
 
 if __name__ == "__main__":

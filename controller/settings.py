@@ -1,12 +1,15 @@
 """Settings of the controller, from the environment: DYNOFARM_DATABASE_URL and so on."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from controller.attempts.times import FarmTimes
+
+WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 
 
 class Settings(BaseSettings):
@@ -59,8 +62,11 @@ class Settings(BaseSettings):
 
     @property
     def allowed_host_names(self) -> list[str]:
-        """The names that the Host header may have."""
-        return [name.strip() for name in self.allowed_hosts.split(",") if name.strip()]
+        """Names that the Host header may have: those allowed, the address listened on, the public one."""
+        public = urlsplit(self.public_url).hostname or ""
+        own = "" if self.host in WILDCARD_HOSTS else self.host
+        names = [*self.allowed_hosts.split(","), own, public]
+        return list(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @property
     def resolved_database_url(self) -> str:
