@@ -1,1 +1,1 @@
-"""Placeholder docstring replaced by the role."""
+"""The typed REST client and the command `dynofarm`. It starts other roles as processes and imports none."""

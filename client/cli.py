@@ -1,0 +1,69 @@
+"""The command `dynofarm`: which name does what. Results go to standard output, all else to standard error."""
+
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from client.commands import demo, devices, farm, gate, runs, workloads
+from client.options import ControllerOptions, RunOptions, command, default_command
+from client.run_request import SubmitOptions
+
+_HELP: Final = (
+    "Measure language models on a farm of devices: submit runs, follow them, gate on their verdict."
+)
+
+
+def _group(help_text: str) -> typer.Typer:
+    return typer.Typer(
+        help=help_text,
+        # Plain help: the other one takes colours from variables that CI services set.
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+app = _group(_HELP)
+
+
+@app.callback(invoke_without_command=True)
+def _dynofarm(
+    *,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"dynofarm {version('dynofarm')}")
+        raise typer.Exit
+
+
+command(app, "demo", demo.DemoOptions, demo.demo)
+command(app, "up", farm.UpOptions, farm.up)
+command(app, "agent", ControllerOptions, farm.agent)
+command(app, "submit", SubmitOptions, runs.submit)
+command(app, "watch", runs.WatchOptions, runs.watch)
+command(app, "report", RunOptions, runs.report)
+command(app, "compare", runs.CompareOptions, runs.compare)
+command(app, "gate", gate.GateOptions, gate.gate)
+command(app, "runs", runs.RunsOptions, runs.runs)
+command(app, "cancel", RunOptions, runs.cancel)
+
+_devices = _group("The devices of the farm.")
+app.add_typer(_devices, name="devices")
+command(_devices, "list", ControllerOptions, devices.list_devices)
+command(_devices, "show", devices.DeviceOptions, devices.show)
+command(_devices, "quarantine", devices.DeviceActionOptions, devices.quarantine)
+command(_devices, "release", devices.DeviceActionOptions, devices.release)
+command(_devices, "maintain", devices.DeviceActionOptions, devices.maintain)
+
+_workloads = _group("The workloads that a run can name.")
+app.add_typer(_workloads, name="workloads")
+default_command(_workloads, workloads.WorkloadsOptions, workloads.workloads)
+command(_workloads, "list", ControllerOptions, workloads.list_workloads)
+command(_workloads, "show", workloads.WorkloadOptions, workloads.show)
+
+
+def main() -> None:
+    """Entry point of the distribution; ends with an exit code of decisions.md 8, 130 on Ctrl-C."""
+    app(prog_name="dynofarm")

@@ -1,0 +1,178 @@
+"""`dynofarm demo`: a whole farm on this machine, one run of five agents, its report, and an audit."""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from client import demo_sizes
+from client.api import DynofarmClient
+from client.connection import Patience
+from client.demo_result import DemoResult, demo_result
+from client.demo_sizes import DemoSizes, demo_request
+from client.errors import ClientError, InfrastructureError, NoCapacityError, RunCancelledError
+from client.event_audit import EventAudit, audit_run
+from client.farm_home import FarmHome
+from client.follow import RunFollower
+from client.local_farm import FarmCommand, LocalFarm, own_environment, stopped_by_sigterm
+from client.options import JsonOption
+from client.output import Output
+from client.progress import progress_view
+from client.render import HEADLINE_METRICS, report_view
+from client.settings import read_settings
+from contract.rest import RunReport, RunView
+from contract.states import DeviceState, GateExit, RunOutcome, TargetKind
+
+DEVICE_TIMEOUT_S: Final = 90.0
+_POLL_S: Final = 0.5
+_MEASURED: Final = frozenset({RunOutcome.PASSED, RunOutcome.INCONCLUSIVE, RunOutcome.REGRESSED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions(JsonOption):
+    """Sizes of the demo; each also as an environment variable."""
+
+    home: Annotated[Path, typer.Option("--home", help="Folder of the demo's farm.")] = Path(".dynofarm")
+    leave: Annotated[bool, typer.Option("--exit", help="Stop the farm after the report and leave.")] = False
+    full: Annotated[
+        bool, typer.Option("--full", help="2,000 shared tokens as in the articles; takes much longer.")
+    ] = False
+    agents: Annotated[
+        int, typer.Option(min=1, max=64, envvar="DYNOFARM_DEMO_AGENTS", help="Agents at the same time.")
+    ] = demo_sizes.AGENTS
+    prefix_tokens: Annotated[
+        int,
+        typer.Option(min=16, envvar="DYNOFARM_DEMO_PREFIX_TOKENS", help="Tokens that all agents share."),
+    ] = demo_sizes.PREFIX_TOKENS
+    calls: Annotated[
+        int, typer.Option(min=1, max=64, envvar="DYNOFARM_DEMO_CALLS", help="Calls of each agent.")
+    ] = demo_sizes.CALLS
+    generated_tokens: Annotated[
+        int,
+        typer.Option(min=2, envvar="DYNOFARM_DEMO_GENERATED_TOKENS", help="Tokens that each call writes."),
+    ] = demo_sizes.GENERATED_TOKENS
+    pairs: Annotated[
+        int, typer.Option(min=1, max=200, envvar="DYNOFARM_DEMO_PAIRS", help="Pairs of trials.")
+    ] = demo_sizes.PAIRS
+
+    @property
+    def sizes(self) -> DemoSizes:
+        """The sizes that were chosen."""
+        return DemoSizes(
+            agents=self.agents,
+            prefix_tokens=demo_sizes.FULL_PREFIX_TOKENS if self.full else self.prefix_tokens,
+            calls=self.calls,
+            generated_tokens=self.generated_tokens,
+            pairs=self.pairs,
+        )
+
+
+def demo(options: DemoOptions, output: Output) -> int:
+    """Show the whole thing on this machine. Start a farm, let five agents run on a real model one after
+    the other and then together, and tell what was gained."""
+    home = FarmHome(options.home.expanduser().absolute())
+    command = FarmCommand(
+        read_settings().embedded_command, home, ("--port", "0"), home.log_file, own_environment()
+    )
+    with stopped_by_sigterm(), LocalFarm(command) as farm:
+        output.say(f"starting a farm in {home.path}, its log is {home.log_file}")
+        url = farm.wait_until_ready()
+        output.say(f"farm ready at {url}")
+        # Long enough for a busy machine: the controller shares its cores with what is measured.
+        with DynofarmClient(url, home.admin_token(), Patience(call_s=60.0, give_up_after_s=60.0)) as client:
+            exit_code = _measure(client, home, options.sizes, output)
+        if not options.leave:
+            output.say(f"the farm stays up until Ctrl-C; sign in with the token in {home.admin_token_file}")
+            _stay(farm)
+    return exit_code
+
+
+def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: Output) -> int:
+    """One run from submission to result; its exit code."""
+    device_id = wait_for_device(client, output)
+    run = client.submit(demo_request(sizes, device_id))
+    output.say(f"submitted {run.run_id}, live at {run.report_url}")
+    with progress_view(output, sizes.calls_of_a_trial) as view:
+        for standing in RunFollower(client, run.run_id).standings():
+            view.update(standing)
+            run = standing.run
+    report = client.report(run.run_id)
+    output.show(report_view(report, HEADLINE_METRICS))
+    if run.outcome not in _MEASURED:
+        raise _unmeasured(report, run, home)
+    audit = audit_run(client, home, run)
+    output.say(audit_line(audit))
+    result = demo_result(report, audit)
+    output.result(result, demo_view(result))
+    return exit_code_of(audit)
+
+
+def wait_for_device(client: DynofarmClient, output: Output, timeout_s: float = DEVICE_TIMEOUT_S) -> str:
+    """Id of a ready host that has the demo's model; InfrastructureError that says what the hosts lack."""
+    output.say(f"waiting for a device with the model {demo_sizes.MODEL}")
+    deadline = time.monotonic() + timeout_s
+    while True:
+        devices = [device for device in client.devices().devices if device.kind is TargetKind.HOST]
+        for device in devices:
+            if device.state is DeviceState.READY and demo_sizes.MODEL in device.models:
+                return device.device_id
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    seen = [
+        f"{device.device_id} is {device.state} {'; '.join(device.reasons)}".strip()
+        + ("" if demo_sizes.MODEL in device.models else " and lacks the model")
+        for device in devices
+    ]
+    raise InfrastructureError(
+        "no-device",
+        f"no device with {demo_sizes.MODEL} was ready after {timeout_s:g} s: "
+        + (", ".join(seen) or "there is none"),
+        "`make setup` installs the model; the farm's log tells what the agent did",
+    )
+
+
+def demo_view(result: DemoResult) -> Text:
+    """The last lines of the demo; the report stands above them, on standard error."""
+    lines = [
+        f"{result.wall_reduction_percent:.1f} % less wall time, {result.speedup:.2f} times as fast",
+        f"gate: {result.gate.verdict}, exit code {int(result.gate.exit_code)}",
+        f"events lost {result.events_lost}, duplicated {result.events_duplicated}",
+        f"dashboard: {result.report_url}",
+    ]
+    return Text("\n".join(lines), overflow="fold")
+
+
+def audit_line(audit: EventAudit) -> str:
+    """The audit in one line."""
+    return (
+        f"events: {audit.written} written by runtime and agent, {audit.stored} stored, "
+        f"{audit.lost} lost, {audit.duplicated} duplicated"
+    )
+
+
+def exit_code_of(audit: EventAudit) -> int:
+    """The demo shows that nothing is lost, so it fails when something was."""
+    return GateExit.INFRASTRUCTURE if audit.lost or audit.duplicated else GateExit.PASS
+
+
+def _unmeasured(report: RunReport, run: RunView, home: FarmHome) -> ClientError:
+    failures = [failure for device in report.devices for failure in device.failures]
+    why = "; ".join(failures) or report.gate.reason
+    attempts = [attempt.attempt_id for job in run.jobs for attempt in job.attempts]
+    logs = [home.log_file, *(home.runtime_log_file(attempt) for attempt in attempts)]
+    next_step = "read " + " and ".join(str(log) for log in logs if log.exists())
+    kind = {RunOutcome.CANCELLED: RunCancelledError, RunOutcome.EXPIRED: NoCapacityError}.get(
+        report.outcome or RunOutcome.INFRA_ERROR, InfrastructureError
+    )
+    return kind("run-not-measured", f"run {run.run_id} ended {run.outcome}: {why}", next_step)
+
+
+def _stay(farm: LocalFarm) -> None:
+    try:
+        farm.wait()
+    except KeyboardInterrupt:
+        farm.stop()

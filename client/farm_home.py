@@ -1,0 +1,80 @@
+"""The home folder of a farm on this machine: who serves it, the admin's token, what its runtimes wrote."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import PositiveInt, SecretStr, ValidationError
+
+from client.connection import is_loopback
+from client.errors import UsageError
+from contract.model import ContractModel
+from contract.runtime_link import EVENTS_FILE, RUNTIME_LOG_FILE
+
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
+
+
+class ControllerFile(ContractModel):
+    """`controller.json`: written by the embedded controller when it is ready."""
+
+    url: str
+    pid: PositiveInt
+
+
+@dataclass(frozen=True, slots=True)
+class FarmHome:
+    """Paths below one home folder; nothing is created here."""
+
+    path: Path
+
+    @property
+    def controller_file(self) -> Path:
+        """Where the embedded controller says that it is ready."""
+        return self.path / "controller.json"
+
+    @property
+    def admin_token_file(self) -> Path:
+        """The token that the controller made at its first start; readable by its owner only."""
+        return self.path / "admin-token"
+
+    @property
+    def log_file(self) -> Path:
+        """What the controller says when the demo starts it."""
+        return self.path / "farm.log"
+
+    def events_file(self, attempt_id: str) -> Path:
+        """What the runtime of an attempt wrote on its own disk."""
+        return self._attempt(attempt_id) / EVENTS_FILE
+
+    def runtime_log_file(self, attempt_id: str) -> Path:
+        """Standard output and error of the runtime of an attempt."""
+        return self._attempt(attempt_id) / RUNTIME_LOG_FILE
+
+    def _attempt(self, attempt_id: str) -> Path:
+        return self.path / "agent" / "attempts" / attempt_id
+
+    def controller(self) -> ControllerFile | None:
+        """Who serves this home, or None; a file that is half written counts as none."""
+        try:
+            return ControllerFile.model_validate_json(self.controller_file.read_bytes())
+        except (FileNotFoundError, NotADirectoryError, ValidationError):
+            return None
+
+    def admin_token(self) -> SecretStr:
+        """The admin's token, empty when this home has none; UsageError when it may not be read."""
+        try:
+            return SecretStr(self.admin_token_file.read_text(encoding="ascii").strip())
+        except (FileNotFoundError, NotADirectoryError):
+            return SecretStr("")
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                "token-unreadable",
+                f"{self.admin_token_file} cannot be read: {type(error).__name__}",
+                "use the account that started the farm, or set DYNOFARM_TOKEN",
+            ) from error
+
+    def token_for(self, url: str) -> SecretStr:
+        """The admin's token if `url` is this home's own farm: it is never sent to another machine."""
+        controller = self.controller()
+        is_own = is_loopback(url) or (controller is not None and controller.url.rstrip("/") == url)
+        return self.admin_token() if is_own else SecretStr("")

@@ -1,0 +1,66 @@
+"""Numbers of a report as text: three significant digits, the unit beside them, a spread with its range."""
+
+import math
+
+from contract.metrics import METRICS
+from contract.rest import Spread
+
+
+def number(value: float) -> str:
+    """At least three significant digits, never an exponent below 10^15: 1234, 12.3, 0.0123."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
+
+
+def spread(metric: str, values: Spread | None) -> str:
+    """`12.3 s (11.9 to 12.8)`; a ratio in per cent; a dash where nothing was measured."""
+    if values is None:
+        return "–"
+    factor, unit = scale(metric)
+    median, low, high = (number(value * factor) for value in (values.median, values.min, values.max))
+    beside = f" {unit}" if unit else ""
+    return f"{median}{beside}" if values.n == 1 else f"{median}{beside} ({low} to {high})"
+
+
+def scale(metric: str) -> tuple[float, str]:
+    """What a value of the metric is multiplied with when it is shown, and the unit that follows."""
+    unit = METRICS[metric].unit if metric in METRICS else ""
+    if unit == "ratio":
+        return 100.0, "%"
+    return 1.0, "" if unit == "count" else unit
+
+
+def title(metric: str) -> str:
+    """The catalogue's title; the name itself for a metric that this version does not know."""
+    return METRICS[metric].title if metric in METRICS else metric
+
+
+def change(percent: float | None) -> str:
+    """`+3.1 %`, `-61.0 %`; a dash without one."""
+    return "–" if percent is None else f"{percent:+.1f} %"
+
+
+def interval(bounds: tuple[float, float] | None) -> str:
+    """`-62.1 % to -59.8 %`; a dash without one."""
+    return "–" if bounds is None else f"{bounds[0]:+.1f} % to {bounds[1]:+.1f} %"
+
+
+def megabytes(size_bytes: int) -> str:
+    """10^6 bytes, as the report's footprints."""
+    return f"{size_bytes / 1e6:.1f} MB"
+
+
+def less_time(wall_reduction_percent: float, speedup: float) -> str:
+    """Both figures in one sentence, so that per cent less and times faster are never taken for each other."""
+    if wall_reduction_percent >= 0:
+        return f"{wall_reduction_percent:.1f} % less wall time, {speedup:.2f} times as fast"
+    return f"{-wall_reduction_percent:.1f} % more wall time, {speedup:.2f} times as fast"
+
+
+def printable(text: str) -> str:
+    """Without control characters: what a model or a device wrote must not steer the reader's terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )

@@ -1,0 +1,98 @@
+"""Follows a run to its end: asks, and gives what changed. It knows nothing of screens."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import ValidationError
+
+from client.api import DynofarmClient
+from client.errors import InfrastructureError, UnexpectedAnswerError
+from client.trial_tally import TrialTally
+from contract.events import EVENT_ADAPTER, Event, Stream
+from contract.rest import LiveView, RunView
+from contract.states import RunState
+
+POLL_S: Final = 1.0
+# A live view is computed from all events so far: seldom enough not to disturb what is measured.
+LIVE_EVERY_POLLS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stands. tally is that of the newest attempt, live None before there is one."""
+
+    run: RunView
+    live: LiveView | None
+    tally: TrialTally
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.run.state is RunState.COMPLETED
+
+
+@dataclass(slots=True)
+class RunFollower:
+    """Polls one run. poll_s between two looks."""
+
+    client: DynofarmClient
+    run_id: str
+    poll_s: float = POLL_S
+    _live: LiveView | None = None
+    _tally: TrialTally = field(default_factory=TrialTally)
+    _attempt_id: str | None = None
+    _after_seq: int = 0
+    _polls: int = 0
+
+    def standings(self, timeout_s: float | None = None) -> Iterator[Standing]:
+        """A standing for each look; the last one is complete. InfrastructureError when time is up."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            standing = self._look()
+            yield standing
+            if standing.is_complete:
+                return
+            if deadline is not None and time.monotonic() + self.poll_s > deadline:
+                raise InfrastructureError(
+                    "run-not-completed",
+                    f"run {self.run_id} is not completed after {timeout_s:g} s; it goes on without us",
+                    f"`dynofarm watch {self.run_id}` looks again, `dynofarm cancel {self.run_id}` ends it",
+                )
+            time.sleep(self.poll_s)
+
+    def _look(self) -> Standing:
+        run = self.client.run(self.run_id)
+        newest = _newest_attempt(run)
+        if newest is not None:
+            if newest != self._attempt_id:
+                self._attempt_id, self._after_seq, self._tally = newest, 0, TrialTally()
+            for event in self._new_control_events(newest):
+                self._tally.add(event)
+            if self._polls % LIVE_EVERY_POLLS == 0 or run.state is RunState.COMPLETED:
+                self._live = self.client.live(self.run_id)
+            self._polls += 1
+        return Standing(run, self._live, self._tally)
+
+    def _new_control_events(self, attempt_id: str) -> Iterator[Event]:
+        for stored in self.client.events(attempt_id, Stream.CONTROL, self._after_seq):
+            event = _parsed(stored)
+            self._after_seq = event.seq
+            yield event
+
+
+def _newest_attempt(run: RunView) -> str | None:
+    """Ids sort by the time of their making (contract/ids.py)."""
+    return max((attempt.attempt_id for job in run.jobs for attempt in job.attempts), default=None)
+
+
+def _parsed(stored: dict[str, object]) -> Event:
+    try:
+        return EVENT_ADAPTER.validate_python(stored)
+    except ValidationError as error:
+        raise UnexpectedAnswerError(
+            "unexpected-answer",
+            f"the controller stored an event that this version does not know: {stored.get('type')}",
+            "install the same dynofarm version here and on the controller",
+        ) from error

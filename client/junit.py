@@ -1,0 +1,110 @@
+"""A gate as a JUnit file: a regression is a failure, whatever kept us from a verdict is an error."""
+
+import re
+from typing import Final
+from xml.etree import ElementTree
+
+from client.errors import ClientError
+from client.figures_as_text import change, interval
+from contract.rest import DeviceReportView, MetricVerdict, RunReport
+from contract.states import GateExit
+
+_SUITE: Final = "dynofarm.gate"
+# XML 1.0 has no way to write these.
+_NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_of_report(report: RunReport) -> str:
+    """One test case per device and gated metric, and one for the run when it has no verdict on any."""
+    suite = _suite(report.run_id)
+    _add_properties(suite, report)
+    cases = [(device, verdict) for device in report.devices for verdict in device.verdicts]
+    for device, verdict in cases:
+        _add_case(suite, report, device, verdict)
+    judged = {verdict.verdict for _, verdict in cases}
+    explains_itself = "regressed" in judged or "inconclusive" in judged
+    if report.gate.exit_code not in (GateExit.PASS, GateExit.REGRESSION) and not explains_itself:
+        _problem(_case(suite, report.workload, "measured"), "error", report.gate.verdict, report.gate.reason)
+    return _text(suite)
+
+
+def junit_of_error(run_id: str, error: ClientError) -> str:
+    """The file of a gate that could not even be asked."""
+    suite = _suite(run_id)
+    _problem(_case(suite, _SUITE, "gate"), "error", error.code, f"{error.detail}. {error.next_step}".strip())
+    return _text(suite)
+
+
+def _suite(run_id: str) -> ElementTree.Element:
+    return ElementTree.Element("testsuite", name=_SUITE, id=_clean(run_id))
+
+
+def _add_properties(suite: ElementTree.Element, report: RunReport) -> None:
+    properties = ElementTree.SubElement(suite, "properties")
+    values = {
+        "run_id": report.run_id,
+        "workload": report.workload,
+        "model": report.model,
+        "baseline": report.baseline,
+        "candidate": report.candidate,
+        "verdict": report.gate.verdict,
+        "exit_code": str(int(report.gate.exit_code)),
+        "report_url": report.report_url,
+    }
+    for name, value in values.items():
+        ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
+
+
+def _add_case(
+    suite: ElementTree.Element, report: RunReport, device: DeviceReportView, verdict: MetricVerdict
+) -> None:
+    place = ".".join(part for part in (report.workload, device.device_id, device.variant) if part)
+    case = _case(suite, place, verdict.metric)
+    properties = ElementTree.SubElement(case, "properties")
+    facts = {
+        "verdict": verdict.verdict,
+        "device_model": device.device_model,
+        "change": change(verdict.change_percent),
+        "interval": interval(verdict.interval_percent),
+        "p_value": "" if verdict.p_value is None else f"{verdict.p_value:.4g}",
+        "pairs": str(verdict.pairs),
+        "mde_percent": "" if verdict.mde_percent is None else f"{verdict.mde_percent:.2f}",
+    }
+    for name, value in facts.items():
+        ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
+    if verdict.verdict == "regressed":
+        _problem(case, "failure", "regression", verdict.reason)
+    elif verdict.verdict == "inconclusive":
+        # With `inconclusive: pass` the run's gate is 0, and the case must not be red either.
+        kind = "skipped" if report.gate.exit_code is GateExit.PASS else "error"
+        _problem(case, kind, "inconclusive", verdict.reason)
+
+
+def _case(suite: ElementTree.Element, class_name: str, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(suite, "testcase", classname=_clean(class_name), name=_clean(name))
+
+
+def _problem(case: ElementTree.Element, kind: str, type_: str, message: str) -> None:
+    problem = ElementTree.SubElement(case, kind, message=_clean(message))
+    if kind != "skipped":
+        problem.set("type", _clean(type_))
+
+
+def _text(suite: ElementTree.Element) -> str:
+    for name, tag in (
+        ("tests", "testcase"),
+        ("failures", "failure"),
+        ("errors", "error"),
+        ("skipped", "skipped"),
+    ):
+        suite.set(name, str(sum(1 for _ in suite.iter(tag))))
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+    )
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,172 @@
+"""A farm on this machine as a child process: start it, wait until it is ready, stop it with a deadline."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Final, NoReturn, Self
+
+from pydantic import SecretStr
+
+from client.api import DynofarmClient
+from client.connection import Patience
+from client.errors import ControllerUnreachableError, InfrastructureError, UsageError
+from client.farm_home import FarmHome
+
+START_TIMEOUT_S: Final = 60.0
+# The controller gives its own agent a deadline inside of this one.
+STOP_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.1
+_LOG_LINES_SHOWN: Final = 8
+_LOG_BYTES_READ: Final = 16_384
+TERMINATED_EXIT: Final = 128 + signal.SIGTERM
+# These name another farm than the one that is started here.
+_OTHER_FARM: Final = frozenset(
+    f"DYNOFARM_{name}"
+    for name in (
+        *("AGENT_NAME", "ALLOWED_HOSTS", "BROKER_URL", "CONTROLLER", "CONTROLLER_URL", "DATABASE_URL"),
+        *("ENROLLMENT_TOKEN", "HOME", "HOST", "PORT", "PUBLIC_URL", "SESSION_SECRET", "TOKEN"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FarmCommand:
+    """How to start it. log None: it writes where this process writes."""
+
+    program: tuple[str, ...]
+    home: FarmHome
+    arguments: tuple[str, ...] = ()
+    log: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+class LocalFarm:
+    """The embedded controller in a session of its own: Ctrl-C reaches only us, and we stop it."""
+
+    def __init__(self, command: FarmCommand) -> None:
+        """Nothing is started before `with`."""
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        home = self._command.home
+        try:
+            home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._log = self._command.log.open("wb") if self._command.log is not None else None
+            self._process = subprocess.Popen(
+                [*self._command.program, "--home", str(home.path), *self._command.arguments],
+                stdin=subprocess.DEVNULL,
+                # Standard output is for results; whatever the farm says goes to standard error or its log.
+                stdout=self._log if self._log is not None else 2,
+                stderr=self._log if self._log is not None else 2,
+                env=dict(self._command.environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UsageError(
+                "farm-not-started",
+                f"the farm cannot be started in {home.path}: {error}",
+                "choose another --home",
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._log is not None:
+            self._log.close()
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> str:
+        """The controller's address once it answers /ready; InfrastructureError with the end of its log."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.exit_code() is not None:
+                raise self._not_started(f"the farm ended with exit code {self.exit_code()}")
+            controller = self._command.home.controller()
+            # A file of an earlier farm names another process.
+            if controller is not None and controller.pid == self._pid and _is_ready(controller.url):
+                return controller.url.rstrip("/")
+            time.sleep(_POLL_S)
+        raise self._not_started(f"the farm is not ready after {timeout_s:g} s")
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    def wait(self) -> int:
+        """Until it ends by itself; its exit code."""
+        while (exit_code := self.exit_code()) is None:
+            time.sleep(_POLL_S)
+        return exit_code
+
+    def stop(self) -> None:
+        """Ask it to end, wait for STOP_TIMEOUT_S, then end it and whatever it has left in its session."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_TIMEOUT_S)
+
+    @property
+    def _pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def _not_started(self, what: str) -> InfrastructureError:
+        log = self._command.log
+        if log is None:
+            return InfrastructureError("farm-not-started", what, "what it said stands above")
+        said = "\n".join(log_end(log))
+        return InfrastructureError(
+            "farm-not-started", f"{what}; it said:\n{said}" if said else what, f"its whole log is {log}"
+        )
+
+
+def log_end(path: Path) -> list[str]:
+    """The last lines of a log; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES_READ))
+            return file.read().decode(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+    except OSError:
+        return []
+
+
+def own_environment() -> dict[str, str]:
+    """This process's environment without what names another farm."""
+    return {name: value for name, value in os.environ.items() if name not in _OTHER_FARM}
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM unwinds as Ctrl-C does, so that a child process is stopped and not left behind."""
+
+    def leave(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED_EXIT)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _is_ready(url: str) -> bool:
+    patience = Patience(call_s=5.0, give_up_after_s=0.0)
+    with DynofarmClient(url, SecretStr(""), patience) as client:
+        try:
+            return client.ready().status == "ok"
+        except (ControllerUnreachableError, InfrastructureError):
+            return False

@@ -1,0 +1,168 @@
+"""A command's options are one frozen dataclass: parsed once by typer, passed on as one value.
+
+@command(app, "report", ReportOptions)
+def report(options: ReportOptions, output: Output) -> GateExit: ...
+"""
+
+import dataclasses
+import inspect
+import re
+import shlex
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
+
+import typer
+
+from client.api import DynofarmClient
+from client.connection import Patience, checked_url
+from client.errors import ClientError, InfrastructureError, UsageError
+from client.farm_home import DEFAULT_URL, FarmHome
+from client.output import Output
+from client.settings import read_settings
+from contract.states import GateExit
+
+INTERRUPTED_EXIT = 130
+# As a shell reports a process that SIGPIPE ended: the reader of our output left.
+_READER_LEFT_EXIT = 141
+_FIRST_CLAUSE: Final = re.compile(r"[.:;](?:\s|$)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class JsonOption:
+    """For commands that speak to nobody."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object or list on standard output; the rest on stderr.")
+    ] = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HomeOptions(JsonOption):
+    """For commands of a farm on this machine."""
+
+    home: Annotated[
+        Path | None,
+        typer.Option("--home", help="Folder of the farm on this machine [DYNOFARM_HOME, ~/.dynofarm]."),
+    ] = None
+
+    def farm_home(self) -> FarmHome:
+        """The folder that the option, or else the environment, names."""
+        return FarmHome((self.home or read_settings().home).expanduser().absolute())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions(HomeOptions):
+    """For commands that ask a controller. The token comes from DYNOFARM_TOKEN or the home folder."""
+
+    controller: Annotated[
+        str,
+        typer.Option(
+            "--controller",
+            metavar="URL",
+            help="Address of the controller [DYNOFARM_CONTROLLER, or the farm in the home folder].",
+        ),
+    ] = ""
+
+    def client(self, patience: Patience | None = None) -> DynofarmClient:
+        """A client for the chosen controller; UsageError for a bad address."""
+        settings = read_settings()
+        home = self.farm_home()
+        own = home.controller()
+        url = checked_url(self.controller or settings.controller or (own.url if own else DEFAULT_URL))
+        token = settings.token if settings.token.get_secret_value() else home.token_for(url)
+        return DynofarmClient(url, token, patience)
+
+    @property
+    def same_farm(self) -> str:
+        """What to add to another command so that it asks the same controller."""
+        home = f" --home {shlex.quote(str(self.home))}" if self.home else ""
+        return home + (f" --controller {shlex.quote(self.controller)}" if self.controller else "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(ControllerOptions):
+    """For commands about one run."""
+
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")]
+
+
+OptionsT = TypeVar("OptionsT", bound=JsonOption)
+CommandFunction = Callable[[OptionsT, Output], int]
+
+
+def command(
+    app: typer.Typer, name: str, options_type: type[OptionsT], function: CommandFunction[OptionsT]
+) -> None:
+    """Registers `function` under `name`: it returns the exit code, and its docstring is the help text."""
+
+    def run(**given: Any) -> None:
+        raise typer.Exit(_exit_code(function, options_type(**given)))
+
+    _take_options(run, options_type)
+    help_text = inspect.getdoc(function) or ""
+    app.command(name, help=help_text, short_help=_FIRST_CLAUSE.split(help_text)[0])(run)
+
+
+def default_command(
+    app: typer.Typer, options_type: type[OptionsT], function: CommandFunction[OptionsT]
+) -> None:
+    """Registers what a group does when it is called without one of its commands."""
+
+    def run(context: typer.Context, **given: Any) -> None:
+        options = options_type(**given)
+        if context.invoked_subcommand is None:
+            raise typer.Exit(_exit_code(function, options))
+        if options != options_type():
+            # They would be dropped without a word, and the command would ask another controller.
+            misplaced = f"write the options after `{context.invoked_subcommand}`, not before it"
+            Output(as_json=options.as_json).failure(UsageError("bad-option", misplaced))
+            raise typer.Exit(int(GateExit.USAGE))
+
+    _take_options(run, options_type, context=typer.Context)
+    app.callback(invoke_without_command=True)(run)
+
+
+def _take_options(run: Callable[..., None], options_type: type[OptionsT], **first: type) -> None:
+    """Gives `run` the signature that typer reads: the dataclass's fields as keyword arguments."""
+    hints = get_type_hints(options_type, include_extras=True)
+    fields = dataclasses.fields(options_type)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword, annotation=kind) for name, kind in first.items()] + [
+        inspect.Parameter(field.name, keyword, default=_default(field), annotation=hints[field.name])
+        for field in fields
+    ]
+    run.__annotations__ = {**first, **{field.name: hints[field.name] for field in fields}}
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def _exit_code(function: CommandFunction[OptionsT], options: OptionsT) -> int:
+    """Runs the command; exit code 1 must mean a regression, so no failure of ours may end with it."""
+    output = Output(as_json=options.as_json)
+    try:
+        return int(function(options, output))
+    except ClientError as error:
+        output.failure(error)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT
+    except BrokenPipeError:
+        output.reader_left()
+        return _READER_LEFT_EXIT
+    except Exception as error:
+        output.say(traceback.format_exc())
+        output.failure(
+            InfrastructureError(
+                "client-bug",
+                f"{type(error).__name__}: {error}",
+                "this is a bug of dynofarm; please report it",
+            )
+        )
+        return int(GateExit.INFRASTRUCTURE)

@@ -1,0 +1,91 @@
+"""Standard output for results, standard error for everything else. The only module that writes to either.
+
+With --json exactly one JSON object goes to standard output, whatever happens.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+from rich.console import Console, RenderableType
+
+from client.errors import ClientError, error_report
+from client.figures_as_text import printable
+
+# Enough for a report where nobody can say how wide the reader's window is.
+_WIDTH_WITHOUT_TERMINAL = 120
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """rich would leave with 1, and 1 means a regression; options.py decides instead."""
+        raise BrokenPipeError
+
+
+class Output:
+    """Where a command writes. Both consoles are plain text unless they are terminals."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        """`as_json`: the result as JSON instead of tables."""
+        self.as_json = as_json
+        self._results = _console(is_error=False)
+        self.messages = _console(is_error=True)
+
+    def result(self, data: BaseModel | Sequence[BaseModel], shown: RenderableType) -> None:
+        """One result: `data` with --json, else `shown`."""
+        if self.as_json:
+            sys.stdout.write(_json_line(data) + "\n")
+            sys.stdout.flush()
+        else:
+            self._results.print(shown)
+
+    def say(self, text: str) -> None:
+        """A line for the person, on standard error."""
+        self.messages.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, shown: RenderableType) -> None:
+        """Tables for the person beside a JSON result, on standard error."""
+        self.messages.print(shown)
+
+    def failure(self, error: ClientError) -> None:
+        """What went wrong and what to do, on standard error; with --json also as the JSON result."""
+        self.say(f"error: {error.detail}")
+        for problem in error.errors:
+            if problem.detail in error.detail and problem.pointer in error.detail:
+                continue
+            self.say(f"  {problem.pointer or '(request)'}: {problem.detail}")
+        if error.next_step:
+            self.say(f"what to do: {error.next_step}")
+        if self.as_json:
+            sys.stdout.write(error_report(error).model_dump_json() + "\n")
+            sys.stdout.flush()
+
+    def reader_left(self) -> None:
+        """Nobody reads standard output any more: what is still in its buffer goes nowhere, without a word."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _console(*, is_error: bool) -> _Console:
+    stream = sys.stderr if is_error else sys.stdout
+    is_terminal = stream.isatty()
+    width = None if is_terminal or "COLUMNS" in os.environ else _WIDTH_WITHOUT_TERMINAL
+    # Said outright: rich would otherwise be talked into colours by variables that CI services set.
+    return _Console(
+        stderr=is_error,
+        force_terminal=is_terminal,
+        color_system="auto" if is_terminal else None,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def _json_line(data: BaseModel | Sequence[BaseModel]) -> str:
+    if isinstance(data, BaseModel):
+        return data.model_dump_json()
+    return json.dumps([each.model_dump(mode="json") for each in data], ensure_ascii=False)
