@@ -1,9 +1,13 @@
 """A controller on a SQLite file of its own: the real application, and an honest device agent beside it."""
 
+import atexit
 import gzip
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,29 @@ from contract.agent_api import DeviceReport, EventBatchHeader, HostHealth, Lease
 from contract.events import Event, Stream, event_line
 from controller.api.context import ApiContext
 from controller.app import create_app
-from controller.db.migrate import upgrade
+from controller.db.migrate import upgrade_opened
 from controller.db.models import TokenKind, TokenScope
+from controller.db.session import open_sessions
 from controller.db.tokens import TokenGrant, TokenRepository
 from controller.settings import Settings
 
 BASE_URL = "http://127.0.0.1"
+
+
+@cache
+def _migrated() -> Path:
+    """A database file with every table, made by the migrations once for all tests of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="dynofarm-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "migrated.sqlite"
+    sessions = open_sessions(f"sqlite:///{path}")
+    upgrade_opened(sessions)
+    with sessions.engine.connect() as connection:
+        # Everything into the one file that is copied.
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    sessions.close()
+    return path
 
 
 @dataclass
@@ -34,7 +55,7 @@ class Farm:
     def at(cls, home: Path, **settings: Any) -> "Farm":
         """A migrated database in `home`, and a token for each scope."""
         chosen = Settings(home=home, **settings)
-        upgrade(chosen.resolved_database_url)
+        shutil.copyfile(_migrated(), home / "controller.sqlite")
         farm = cls(create_app(chosen))
         for scope in TokenScope:
             farm.tokens[scope.value] = farm.issue(TokenGrant(TokenKind.USER, scope.value, scope=scope))
