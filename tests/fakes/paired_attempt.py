@@ -46,9 +46,11 @@ def nothing(planned: TrialSpec) -> dict[str, Any]:
     return {}
 
 
-def paired_story(plan: ComparisonPlan, change: Change = nothing) -> AttemptStory:
+def paired_story(
+    plan: ComparisonPlan, change: Change = nothing, story: AttemptStory | None = None
+) -> AttemptStory:
     """All trials of the plan; `change` gives other fields to some of them, {"skip": True} leaves one out."""
-    story = AttemptStory()
+    story = story or AttemptStory()
     story.conditions()
     for arm in plan.arms:
         story.budget(arm.arm)
