@@ -42,7 +42,7 @@ class AgentSettings(BaseSettings):
     keep_settled_s: Annotated[float, Field(ge=0)] = 86_400.0
     """An attempt's folder stays this long after its result was acknowledged."""
     max_open_files: Annotated[int, Field(ge=32)] = 512
-    max_resident_bytes: Annotated[int, Field(ge=64 * MIB)] = 2048 * MIB
+    max_resident_bytes: Annotated[int, Field(ge=16 * MIB)] = 2048 * MIB
     """Over either budget the agent drains and starts itself anew."""
     call_timeout_s: Positive = 10.0
     """Deadline of every call; a claim gets its wait on top."""

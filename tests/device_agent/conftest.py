@@ -16,7 +16,7 @@ StartAgent = Callable[..., AgentProcess]
 
 @pytest.fixture
 def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
-    """`start_agent(controller, **settings)`: a running agent; at the test's end it and its runtimes are gone."""
+    """`start_agent(controller, **settings)`: a running agent, gone at the test's end with its runtimes."""
     with ExitStack() as stack:
 
         def start(controller: FakeController, **settings: Any) -> AgentProcess:

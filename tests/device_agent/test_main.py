@@ -16,12 +16,19 @@ from tests.fakes.attempts import attempt_spec
 from tests.fakes.controller import FakeController
 from tests.fakes.wire import served
 
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-m", "device_agent", "--home", sys.argv[1]])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
 
-def test_the_first_hello_describes_this_machine_and_its_models(
+
+def test_the_first_hello_describes_this_machine_and_the_token_stays_private(
     start_agent: StartAgent, tmp_path: Path
 ) -> None:
     controller = FakeController()
-    start_agent(controller)
+    agent = start_agent(controller)
     controller.wait(lambda: bool(controller.hellos))
     (device,) = controller.hellos[0].devices
     assert device.ready
@@ -29,15 +36,10 @@ def test_the_first_hello_describes_this_machine_and_its_models(
     assert device.memory_bytes
     assert (tmp_path / "agent/host-device-id").read_text() == device.device_id
     assert controller.hellos[0].health.open_files > 0
-
-
-def test_the_token_is_readable_by_its_user_only(start_agent: StartAgent, tmp_path: Path) -> None:
-    controller = FakeController()
-    start_agent(controller)
-    controller.wait(lambda: bool(controller.hellos))
-    identity = tmp_path / "agent/identity.json"
-    assert stat.S_IMODE(identity.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "agent/identity.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "agent").stat().st_mode) == 0o700
+    os.kill(agent.running.pid, signal.SIGINT)
+    assert agent.wait() == AgentExit.STOPPED
 
 
 def test_sigterm_ends_runtimes_delivers_and_exits_with_zero(start_agent: StartAgent) -> None:
@@ -90,9 +92,11 @@ def test_a_second_agent_in_the_same_home_is_refused(start_agent: StartAgent, tmp
 def test_an_agent_may_end_with_its_parent(start_agent: StartAgent, tmp_path: Path) -> None:
     with served(FakeController()) as url:
         agent = AgentProcess(tmp_path, url, exit_with_parent=True)
-        starter = f"import subprocess, sys, time; print(subprocess.Popen([sys.executable, '-m', 'device_agent', '--home', {str(tmp_path)!r}]).pid, flush=True); time.sleep(60)"
         parent = subprocess.Popen(
-            [sys.executable, "-c", starter], stdout=subprocess.PIPE, env=agent.environment, cwd=ROOT
+            [sys.executable, "-c", PARENT, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            env=agent.environment,
+            cwd=ROOT,
         )
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
@@ -111,7 +115,7 @@ def test_an_agent_may_end_with_its_parent(start_agent: StartAgent, tmp_path: Pat
 def test_an_agent_over_its_memory_budget_starts_itself_anew_between_attempts(start_agent: StartAgent) -> None:
     controller = FakeController()
     spec = controller.submit(attempt_spec({"tokens": 2}))
-    agent = start_agent(controller, max_resident_bytes=64 << 20)
+    agent = start_agent(controller, max_resident_bytes=16 << 20)
     pid = agent.running.pid
     assert controller.result_of(spec).outcome == "succeeded"
     controller.wait(lambda: [line["event"] for line in agent.log()].count("agent_starts") > 1)
@@ -123,7 +127,7 @@ def test_a_disk_below_its_floor_claims_nothing(start_agent: StartAgent) -> None:
     controller = FakeController()
     controller.submit(attempt_spec())
     start_agent(controller, disk_floor_bytes=1 << 60)
-    controller.wait(lambda: len(controller.hellos) > 3)
+    controller.wait(lambda: len(controller.hellos) > 1)
     assert controller.claim_requests == 0
     assert controller.hellos[-1].devices[0].reasons == ["storage_host"]
 
@@ -133,7 +137,7 @@ def test_a_draining_agent_claims_nothing(start_agent: StartAgent) -> None:
     controller.drain = True
     controller.submit(attempt_spec())
     start_agent(controller)
-    controller.wait(lambda: len(controller.hellos) > 3)
+    controller.wait(lambda: len(controller.hellos) > 1)
     assert controller.claim_requests == 0
 
 
@@ -156,11 +160,3 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     )
     assert done.returncode == AgentExit.USAGE
     assert "http://HOST:PORT" in done.stderr
-
-
-def test_ctrl_c_is_a_clean_end(start_agent: StartAgent) -> None:
-    controller = FakeController()
-    agent = start_agent(controller)
-    controller.wait(lambda: bool(controller.hellos))
-    os.kill(agent.running.pid, signal.SIGINT)
-    assert agent.wait() == AgentExit.STOPPED

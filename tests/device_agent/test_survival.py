@@ -49,7 +49,7 @@ def test_a_killed_agent_adopts_its_runtime_and_delivers_every_event_once(start_a
     spec = controller.submit(attempt_spec({"tokens": 150, "token_s": 0.02, "samples": 1}))
     agent = start_agent(controller)
     controller.wait(running(controller, agent, spec.attempt_id))
-    for _ in range(3):
+    for _ in range(2):
         agent.kill()
         agent.start()
         time.sleep(0.3)
@@ -89,7 +89,7 @@ def test_an_agent_killed_again_and_again_still_brings_the_attempt_home(start_age
     spec = controller.submit(attempt_spec({"tokens": 40, "token_s": 0.01, "samples": 1}))
     agent = start_agent(controller)
     controller.wait(lambda: spec.attempt_id in controller.attempts)
-    for life_s in (0.0, 0.02, 0.05, 0.1, 0.15, 0.2):
+    for life_s in (0.0, 0.05, 0.1, 0.2):
         agent.kill()
         agent.start()
         seen = len(controller.requests)
