@@ -11,17 +11,17 @@ from runtime.model.attention import causal_bias, chunk_attention, merge, partial
 from runtime.model.cascade import MIN_SAVED_TOKENS, SharedRun, plan_cascade
 from runtime.model.forward_batch import ForwardBatch, Span
 
-Rows = slice | Tensor
-"""Batch rows: the slice where they lie together (a view), else their numbers."""
+Places = slice | Tensor
+"""Rows of a tensor: a slice where they lie together (read as a view, no copy), else their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KeySet:
-    """Slots that a set of rows reads. Shared by all rows: slots [S], bias None; own: slots [R * S]."""
+    """Slots that a set of rows reads. Shared by all rows: S slots, bias None; own: R * S slots."""
 
-    rows: Rows
+    rows: Places
     row_count: int
-    slots: Tensor
+    slots: Places
     bias: Tensor | None
 
 
@@ -30,7 +30,7 @@ class _Chunk:
     """Rows of one sequence's prefill and the slots of all its positions so far."""
 
     rows: slice
-    slots: Tensor
+    slots: Places
     bias: Tensor | None
 
 
@@ -48,8 +48,8 @@ class PagedAttention:
         self._block_tokens = block_tokens
         self._device = layers[0].device
         self._decode_rows = batch.decode_rows
-        self._write_slots = torch.cat(
-            [self._positions_to_slots(span, span.start_tokens) for span in batch.spans]
+        self._write_slots = torch.cat([self._slots_from(span, span.start_tokens) for span in batch.spans]).to(
+            self._device
         )
         decodes = batch.spans[: self._decode_rows]
         plan = plan_cascade(
@@ -74,7 +74,7 @@ class PagedAttention:
         if self._decode_rows:
             parts.append(self._decode(rows, q[: self._decode_rows]))
         for chunk in self._chunks:
-            seen = rows.index_select(0, chunk.slots)
+            seen = _take(rows, chunk.slots)
             parts.append(chunk_attention(q[chunk.rows], seen[:, 0], seen[:, 1], chunk.bias))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -117,12 +117,12 @@ class PagedAttention:
             bias = bias.masked_fill_(positions != positions_held, -math.inf)[:, None, None, :].to(
                 self._device
             )
-        return _KeySet(self._rows(rows), len(rows), slots.reshape(-1).to(self._device), bias)
+        return _KeySet(self._places(torch.tensor(rows)), len(rows), self._places(slots.reshape(-1)), bias)
 
     def _shared_keys(self, run: SharedRun) -> _KeySet:
         blocks = torch.tensor(run.blocks).unsqueeze(1)
         slots = (blocks * self._block_tokens + torch.arange(self._block_tokens)).reshape(-1)
-        return _KeySet(self._rows(run.rows), len(run.rows), slots.to(self._device), None)
+        return _KeySet(self._places(torch.tensor(run.rows)), len(run.rows), self._places(slots), None)
 
     def _plan_chunks(self, batch: ForwardBatch) -> list[_Chunk]:
         chunks = []
@@ -130,30 +130,36 @@ class PagedAttention:
         for span in batch.spans[self._decode_rows :]:
             tokens = len(span.token_ids)
             bias = causal_bias(tokens, span.context_tokens, self._layers[0])
-            chunks.append(_Chunk(slice(row, row + tokens), self._positions_to_slots(span, 0), bias))
+            slots = self._places(self._slots_from(span, 0))
+            chunks.append(_Chunk(slice(row, row + tokens), slots, bias))
             row += tokens
         return chunks
 
-    def _positions_to_slots(self, span: Span, start: int) -> Tensor:
+    def _slots_from(self, span: Span, start: int) -> Tensor:
         positions = torch.arange(start, span.context_tokens)
         blocks = torch.tensor(span.block_table)[positions // self._block_tokens]
-        return (blocks * self._block_tokens + positions % self._block_tokens).to(self._device)
+        return blocks * self._block_tokens + positions % self._block_tokens
 
-    def _rows(self, rows: tuple[int, ...]) -> Rows:
-        if rows == tuple(range(rows[0], rows[0] + len(rows))):
-            return slice(rows[0], rows[0] + len(rows))
-        return torch.tensor(rows, device=self._device)
+    def _places(self, numbers: Tensor) -> Places:
+        first, count = int(numbers[0]), len(numbers)
+        if torch.equal(numbers, torch.arange(first, first + count)):
+            return slice(first, first + count)
+        return numbers.to(self._device)
+
+
+def _take(rows: Tensor, slots: Places) -> Tensor:
+    return rows[slots] if isinstance(slots, slice) else rows.index_select(0, slots)
 
 
 def _attend_own(rows: Tensor, queries: Tensor, keys: _KeySet) -> tuple[Tensor, Tensor]:
     batch, kv_heads, _, head_dim = queries.shape
-    kv = rows.index_select(0, keys.slots).view(batch, -1, 2, kv_heads, head_dim).transpose(1, 3)
+    kv = _take(rows, keys.slots).view(batch, -1, 2, kv_heads, head_dim).transpose(1, 3)
     return partial_attention(queries, kv[:, :, 0], kv[:, :, 1], keys.bias)
 
 
 def _attend_shared(rows: Tensor, queries: Tensor, keys: _KeySet) -> tuple[Tensor, Tensor]:
     batch, kv_heads, group, head_dim = queries.shape
-    kv = rows.index_select(0, keys.slots).unsqueeze(0).transpose(1, 3)
+    kv = _take(rows, keys.slots).unsqueeze(0).transpose(1, 3)
     stacked = queries.transpose(0, 1).reshape(1, kv_heads, batch * group, head_dim)
     out, lse = partial_attention(stacked, kv[:, :, 0], kv[:, :, 1], None)
     return (
