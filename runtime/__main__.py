@@ -1,8 +1,17 @@
 """`python -m runtime`: see runtime/engine/cli.py."""
 
+import os
 import sys
 
-from runtime.engine.cli import main
+
+def _main() -> int:
+    # OpenMP reads this when torch is loaded. Its default lets idle threads spin; beside any other busy process
+    # on the same cores (here: agent, controller) that was measured to make a step 4 to 10 times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from runtime.engine.cli import main
+
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

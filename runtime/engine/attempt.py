@@ -73,6 +73,7 @@ class Attempt:
             self._stage_ended("ready", time.monotonic_ns() - began_ns)
             return self._run_trials(models, prompts, plans, sampler)
         finally:
+            gc.unfreeze()
             sampler.close()
 
     def _run_trials(

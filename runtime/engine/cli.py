@@ -11,7 +11,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -111,9 +112,8 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
     try:
         server = EventServer(socket, emitter)
         watchdog = Watchdog(folder / LEASE_FILE, on_hang=lambda: _end_hung(emitter))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: watchdog.cancel() if watchdog else None)
-        ending = _carry_out(Attempt(spec, model_path, emitter, watchdog))
+        with _cancelling_on_signals(watchdog):
+            ending = _carry_out(Attempt(spec, model_path, emitter, watchdog))
     except AttemptFolderError as fault:
         _complain(fault)
         ending = Ending("failed", RuntimeExit.USAGE, fault.reason, str(fault))
@@ -125,6 +125,18 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
     if server is not None:
         server.close()
     return ending.exit_code
+
+
+@contextmanager
+def _cancelling_on_signals(watchdog: Watchdog) -> Iterator[None]:
+    """SIGTERM and SIGINT mean cancel: the engine stops at its next step and says so in the events."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: watchdog.cancel()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _carry_out(attempt: Attempt) -> Ending:

@@ -36,6 +36,7 @@ def producer(commit: str) -> Producer:
 def model_digest(path: Path) -> str:
     """sha256 of a model file; of a folder, over its files' names and digests in order of the names."""
     try:
+        path.stat()  # globbing in a folder that is not there finds nothing and says nothing
         if path.is_file():
             return f"sha256:{_file_sha256(path).hexdigest()}"
         whole = hashlib.sha256()

@@ -1,0 +1,50 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from runtime.engine.conditions import model_digest, parameter_count
+from runtime.errors import ModelFileMissingError
+from runtime.model.config import ModelConfig
+
+
+def test_a_file_s_digest_is_its_sha256(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"x" * 3_000_000)
+    assert model_digest(tmp_path / "m.gguf") == f"sha256:{hashlib.sha256(b'x' * 3_000_000).hexdigest()}"
+
+
+def test_a_folder_s_digest_changes_with_every_byte_and_name_of_the_model(tmp_path: Path) -> None:
+    digests = set()
+    for name, content in [("a", b"1"), ("a", b"2"), ("b", b"2")]:
+        for old in tmp_path.iterdir():
+            old.unlink()
+        (tmp_path / f"{name}.safetensors").write_bytes(content)
+        digests.add(model_digest(tmp_path))
+    (tmp_path / "README.md").write_text("not part of the model")
+    digests.add(model_digest(tmp_path))
+    assert len(digests) == 3
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileMissingError, match="nothing"):
+        model_digest(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(("tied", "parameters"), [(True, 134_515_008), (False, 162_826_560)])
+def test_parameters_are_counted_as_published(tied: bool, parameters: int) -> None:
+    """SmolLM2-135M: 134,515,008 parameters with its tied head."""
+    config = ModelConfig(
+        architecture="llama",
+        hidden=576,
+        layers=30,
+        heads=9,
+        kv_heads=3,
+        head_dim=64,
+        ffn=1536,
+        vocab=49_152,
+        rope_base=100_000,
+        rms_eps=1e-5,
+        context_tokens=8192,
+        tied_head=tied,
+    )
+    assert parameter_count(config) == parameters

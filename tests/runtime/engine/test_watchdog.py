@@ -1,0 +1,100 @@
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from runtime.engine.errors import AttemptFolderError, CancelledError
+from runtime.engine.watchdog import Watchdog, read_lease
+from runtime.errors import LeaseExpiredError
+from tests.fakes.attempt_specs import write_lease
+
+POLL_S = 0.01
+
+
+def no_hang() -> None:
+    raise AssertionError("nothing hangs here")
+
+
+def test_a_valid_lease_lets_the_engine_work(tmp_path: Path) -> None:
+    write_lease(tmp_path, 60)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    watchdog.check()
+    watchdog.wait(0.01)
+    watchdog.close()
+
+
+def test_past_the_deadline_the_engine_must_stop(tmp_path: Path) -> None:
+    write_lease(tmp_path, 0.05)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    with pytest.raises(LeaseExpiredError):
+        watchdog.wait(60)
+    watchdog.close()
+
+
+def test_a_renewal_is_seen(tmp_path: Path) -> None:
+    write_lease(tmp_path, 0.3)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    write_lease(tmp_path, 60)
+    watchdog.wait(0.5)
+    watchdog.close()
+
+
+def test_the_directive_cancel_ends_a_wait_at_once(tmp_path: Path) -> None:
+    write_lease(tmp_path, 60)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    threading.Timer(0.05, lambda: write_lease(tmp_path, 60, "cancel")).start()
+    with pytest.raises(CancelledError):
+        watchdog.wait(60)
+    watchdog.close()
+
+
+def test_a_signal_handler_can_cancel(tmp_path: Path) -> None:
+    write_lease(tmp_path, 60)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    watchdog.cancel()
+    with pytest.raises(CancelledError):
+        watchdog.check()
+    watchdog.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"deadline_mono_ns": -1}'])
+def test_a_lease_that_becomes_unreadable_leaves_the_last_deadline_in_force(tmp_path: Path, text: str) -> None:
+    write_lease(tmp_path, 0.2)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    (tmp_path / "lease.json").write_text(text)
+    watchdog.check()
+    with pytest.raises(LeaseExpiredError):
+        watchdog.wait(60)
+    watchdog.close()
+
+
+def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    write_lease(tmp_path, 0.0)
+    hung = threading.Event()
+    watchdog = Watchdog(tmp_path / "lease.json", hung.set, POLL_S, hang_s=0.02)
+    assert hung.wait(30)
+    watchdog.close()
+
+
+def test_an_engine_that_has_ended_does_not_hang(tmp_path: Path) -> None:
+    write_lease(tmp_path, 0.0)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S, hang_s=60)
+    watchdog.close()
+    time.sleep(3 * POLL_S)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "cannot be read"),
+        ("{", "not valid"),
+        ('{"deadline_mono_ns": 1, "x": 2}', "x: Extra inputs"),
+        ('{"deadline_mono_ns": 1, "directive": "pause"}', "directive"),
+    ],
+)
+def test_there_is_no_work_without_a_lease(tmp_path: Path, text: str | None, problem: str) -> None:
+    if text is not None:
+        (tmp_path / "lease.json").write_text(text)
+    with pytest.raises(AttemptFolderError, match=problem):
+        read_lease(tmp_path / "lease.json")
