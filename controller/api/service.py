@@ -1,5 +1,6 @@
 """The service about itself: alive, ready, and its metrics."""
 
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Final
@@ -28,6 +29,7 @@ _COUNTED: Final = {
 }
 
 
+@cache
 def installed_version() -> str:
     """The version of this installation; "unknown" when it runs from a folder that was never installed."""
     try:

@@ -15,7 +15,7 @@ from controller.runs.errors import BudgetTooSmallError
 from controller.runs.plan import plan_run, resolve_arms
 from workloads import WorkloadError, compile_request
 
-MAX_JOBS: Final = 256
+MAX_JOBS: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ def _workload_pointer(error: WorkloadError, request: RunRequest) -> str:
     """The field of the request; a mistake inside a sent file points to the file, its text has the line."""
     if error.field.startswith("params.") and error.line is None:
         return f"/workload/{error.field.replace('.', '/')}"
+    if error.field == "workload" and error.line is None:
+        return "/workload"
     if request.workload.source is not None:
         return "/workload/source"
     return "/workload/name" if error.field == "workload.name" else "/workload"
