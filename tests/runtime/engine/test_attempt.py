@@ -87,10 +87,8 @@ def test_accounting_rebuilt_from_the_trace_equals_the_samples(run: Run) -> None:
         elif isinstance(event, BlocksReleased):
             references.subtract(event.blocks)
         elif isinstance(event, KvSampled):
-            assert (event.blocks_used, min(references.values(), default=0)) == (
-                held,
-                0 if compared else min(references.values(), default=0),
-            )
+            assert event.blocks_used == sum(count > 0 for count in references.values())
+            assert min(references.values(), default=0) >= 0
             assert event.blocks_used + event.blocks_cached + event.blocks_free == event.blocks_total
             compared += 1
     assert compared >= 2
