@@ -34,6 +34,8 @@ _log = structlog.get_logger(__name__)
 _REPORT_DEADLINE_S = 30.0
 _TIDY_INTERVAL_S = 600.0
 _IDLE_S = 1.0
+# Of the time for a shutdown: first the runtimes end, then their results leave.
+_RUNTIMES_SHARE = 0.7
 # After a refusal the controller should hear of it before this device asks again.
 _SETTLE_WAIT_S = 10.0
 
@@ -73,8 +75,8 @@ class Agent:
         try:
             await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             self._shutdown.set()
-            await asyncio.wait(devices, timeout=self._settings.shutdown_s)
-            await self._deliver_last()
+            await asyncio.wait(devices, timeout=_RUNTIMES_SHARE * self._settings.shutdown_s)
+            await self._deliver_last((1 - _RUNTIMES_SHARE) * self._settings.shutdown_s)
         finally:
             deliveries = [task for _, task in self._deliveries.values()]
             for task in (*ending, *devices, *others, *deliveries):
@@ -308,8 +310,8 @@ class Agent:
         except TimeoutError:
             return
 
-    async def _deliver_last(self) -> None:
+    async def _deliver_last(self, timeout_s: float) -> None:
         """Results that are written may still leave before the end; the rest leaves after the next start."""
         tasks = [task for _, task in self._live_deliveries()]
         if tasks:
-            await asyncio.wait(tasks, timeout=self._settings.shutdown_s / 2)
+            await asyncio.wait(tasks, timeout=timeout_s)

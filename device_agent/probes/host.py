@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,32 +29,50 @@ class OthersCpu:
 
     def __init__(self) -> None:
         """Nothing is known before the second reading."""
-        self._before: tuple[float, float, float] | None = None
+        self._before: _Reading | None = None
 
     def percent(self, runtime_pid: int | None) -> float | None:
-        """0 to 100. runtime_pid: its processor time is ours, not others'."""
-        machine = psutil.cpu_times()
-        # guest time is part of user time already, and what waits for the disk is idle.
-        idle_s = machine.idle + getattr(machine, "iowait", 0.0)
-        busy_s = sum(machine) - idle_s - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
-        now = (time.monotonic(), busy_s, _own_s(runtime_pid))
+        """0 to 100. runtime_pid: its processor time is ours, not others'.
+
+        None also when the runtime ended in between: what it used until then is in no sum any more.
+        """
+        now = _read(runtime_pid)
         before, self._before = self._before, now
-        if before is None or now[0] <= before[0]:
+        if before is None or now.at_s <= before.at_s or now.runtime_s < before.runtime_s:
             return None
-        available_s = (now[0] - before[0]) * (psutil.cpu_count() or 1)
-        # A runtime that ended takes its time out of the sum; others' use is then unknown, not huge.
-        if now[2] < before[2]:
-            return None
-        others_s = (now[1] - before[1]) - (now[2] - before[2])
+        available_s = (now.at_s - before.at_s) * (psutil.cpu_count() or 1)
+        own_s = now.agent_s - before.agent_s + now.runtime_s - before.runtime_s
+        others_s = now.busy_s - before.busy_s - own_s
         return float(min(100.0, max(0.0, 100.0 * others_s / available_s)))
 
 
-def _own_s(runtime_pid: int | None) -> float:
-    total_s = 0.0
-    for pid in (None, runtime_pid) if runtime_pid is not None else (None,):
-        try:
-            used = psutil.Process(pid).cpu_times()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-        total_s += used.user + used.system
-    return total_s
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Processor seconds since each began; runtime_s is 0 without one."""
+
+    at_s: float
+    busy_s: float
+    agent_s: float
+    runtime_s: float
+
+
+def _read(runtime_pid: int | None) -> _Reading:
+    machine = psutil.cpu_times()
+    # Guest time is part of user time already, and what waits for the disk is idle.
+    idle_s = machine.idle + getattr(machine, "iowait", 0.0)
+    busy_s = sum(machine) - idle_s - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
+    return _Reading(
+        at_s=time.monotonic(),
+        busy_s=busy_s,
+        agent_s=_used_s(None),
+        runtime_s=0.0 if runtime_pid is None else _used_s(runtime_pid),
+    )
+
+
+def _used_s(pid: int | None) -> float:
+    """Of one process, None for this one; 0 when it is gone."""
+    try:
+        used = psutil.Process(pid).cpu_times()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0.0
+    return float(used.user + used.system)

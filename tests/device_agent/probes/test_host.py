@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from device_agent.probes.host import OthersCpu, host_health
 
 
@@ -29,7 +31,10 @@ def test_the_first_reading_knows_nothing_and_later_ones_are_percent() -> None:
 def test_a_runtime_that_ended_meanwhile_makes_the_reading_unknown_not_large() -> None:
     cpu = OthersCpu()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        time.sleep(0.5)
+        end_s = time.monotonic() + 20
+        while psutil.Process(busy.pid).cpu_times().user < 0.05:
+            assert time.monotonic() < end_s
+            time.sleep(0.02)
         cpu.percent(busy.pid)
         busy.kill()
         busy.wait()
