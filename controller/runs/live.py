@@ -41,6 +41,10 @@ class EventCache:
         self._lock = threading.Lock()
         self._attempts: OrderedDict[str, _Parsed] = OrderedDict()
 
+    def __len__(self) -> int:
+        """How many attempts are kept."""
+        return len(self._attempts)
+
     def events(self, session: Session, attempt_id: str) -> dict[Stream, list[Event]]:
         """Every stored event of the streams that analysis reads; lists of the caller's own."""
         repository = EventRepository(session)
