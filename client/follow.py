@@ -14,7 +14,6 @@ from contract.events import EVENT_ADAPTER, Event, Stream
 from contract.rest import LiveView, RunView
 from contract.states import RunState
 
-POLL_S: Final = 1.0
 # A live view is computed from all events so far: seldom enough not to disturb what is measured.
 LIVE_EVERY_POLLS: Final = 3
 
@@ -39,7 +38,7 @@ class RunFollower:
 
     client: DynofarmClient
     run_id: str
-    poll_s: float = POLL_S
+    poll_s: float
     _live: LiveView | None = None
     _tally: TrialTally = field(default_factory=TrialTally)
     _attempt_id: str | None = None

@@ -23,6 +23,8 @@ class ClientSettings(BaseSettings):
     token: SecretStr = SecretStr("")
     """Never an option: a command line can be read by every user of the machine."""
     home: Path = Path("~/.dynofarm")
+    poll_s: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """Between two looks at a run that is followed."""
     embedded_command: Annotated[tuple[str, ...], Field(min_length=1)] = (
         sys.executable,
         *("-m", "controller.embedded"),

@@ -96,7 +96,7 @@ def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: O
     run = client.submit(demo_request(sizes, device_id))
     output.say(f"submitted {run.run_id}, live at {run.report_url}")
     with progress_view(output, sizes.calls_of_a_trial) as view:
-        for standing in RunFollower(client, run.run_id).standings():
+        for standing in RunFollower(client, run.run_id, read_settings().poll_s).standings():
             view.update(standing)
             run = standing.run
     report = client.report(run.run_id)

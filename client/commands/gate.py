@@ -16,6 +16,7 @@ from client.output import Output
 from client.progress import progress_view
 from client.pull_request_comment import comment
 from client.render import gate_view
+from client.settings import read_settings
 from contract.rest import GateView
 
 
@@ -54,7 +55,8 @@ def gate(options: GateOptions, output: Output) -> int:
 def _verdict(client: DynofarmClient, options: GateOptions, output: Output) -> GateView:
     if options.wait:
         with progress_view(output) as view:
-            for standing in RunFollower(client, options.run_id).standings(options.timeout_s):
+            follower = RunFollower(client, options.run_id, read_settings().poll_s)
+            for standing in follower.standings(options.timeout_s):
                 view.update(standing)
     return client.gate(options.run_id)
 

@@ -16,6 +16,7 @@ from client.progress import progress_view
 from client.render import report_view
 from client.render_lists import comparison_view, run_view, runs_table
 from client.run_request import SubmitOptions, run_request
+from client.settings import read_settings
 from contract.rest import RunView
 from contract.states import GateExit, RunState
 
@@ -124,7 +125,7 @@ def _watched(
     """Follow with progress, then the report. Ctrl-C ends the watching and not the run."""
     try:
         with progress_view(output) as view:
-            for standing in RunFollower(client, run_id).standings(timeout_s):
+            for standing in RunFollower(client, run_id, read_settings().poll_s).standings(timeout_s):
                 view.update(standing)
         found = client.report(run_id)
     except KeyboardInterrupt:
