@@ -106,6 +106,17 @@ def test_a_tail_that_another_holds_or_that_matches_in_part_is_copied() -> None:
     assert store.copies.waiting() == (CopyBlock(1, 2, 2), CopyBlock(1, 3, 1))
 
 
+def test_an_idle_tail_that_matches_in_part_is_copied_and_stays_cached() -> None:
+    store = Store()
+    first = store.table(tokens=7)
+    first.publish_tail(range(7))
+    first.release()
+    second = BlockTable(store.cache, store.copies, 1)
+    second.join(store.cache.match([0, 1, 2, 3, 4, 5, 9]))
+    assert store.copies.waiting() == (CopyBlock(source=1, target=2, tokens=2),)
+    assert store.cache.match([*range(7), 9]).matched_tokens == 7
+
+
 def test_a_join_that_cannot_copy_its_tail_changes_nothing() -> None:
     store = Store(capacity=2)
     first = store.table(tokens=6)

@@ -105,6 +105,8 @@ class ShadowEngine:
     def compute(self, batch: Batch) -> dict[int, int]:
         """Copies, then all writes, then samples; asserts that no row disturbs another."""
         self.batches.append(batch)
+        gone = {preemption.sequence for preemption in batch.preempted}
+        assert gone.isdisjoint(row.sequence for row in batch.rows), "a planned row lost its blocks"
         for copy in batch.copies:
             assert self.tables_holding(copy.target) <= 1
             self.shadow.copy(copy)

@@ -133,7 +133,7 @@ class SchedulerOverAShadow(RuleBasedStateMachine):
         pool = self.engine.pool
         assert all(pool.ref_count(block) == held[block] for block in range(pool.capacity))
         assert all(sequence.status in RUNNING for sequence in self.scheduler.running)
-        assert all(not sequence.table.blocks for sequence in self.scheduler.waiting)
+        assert all(not s.table.blocks and s.computed_tokens == 0 for s in self.scheduler.waiting)
 
     def teardown(self) -> None:
         if not hasattr(self, "scheduler"):

@@ -236,6 +236,35 @@ def test_nobody_is_admitted_below_the_high_watermark_while_others_run() -> None:
     done(engine, second)
 
 
+def test_prompts_that_are_still_growing_count_with_their_whole_length_at_admission() -> None:
+    engine = engine_of(capacity=6, idle_prefill_tokens=8, **FREE_WATERMARKS)
+    first, second = engine.submit(Ask(range(16), 1)), engine.submit(Ask(range(100, 116), 1))
+    batch = engine.step()
+    assert [row.sequence for row in batch.rows] == [first.id]
+    done(engine, first, second)
+    assert second.preemptions == 0
+
+
+def test_growth_below_the_low_watermark_preempts_the_lowest_though_blocks_are_left() -> None:
+    engine = engine_of(capacity=6, high_watermark_blocks=2, low_watermark_blocks=2)
+    high, low = engine.submit(Ask(range(8), 8, priority=1)), engine.submit(Ask(range(100, 106), 8))
+    engine.step()
+    batch = engine.step()
+    assert [preemption.sequence for preemption in batch.preempted] == [low.id]
+    done(engine, high, low)
+
+
+def test_a_prompt_that_finds_no_room_waits_for_decodes_that_are_planned_and_preempts_later_ones() -> None:
+    engine = engine_of(capacity=6, prefill_tokens=1, **FREE_WATERMARKS)
+    low = engine.submit(Ask(range(4), 18))
+    engine.step()
+    high = engine.submit(Ask(range(100, 116), 1, priority=1))
+    done(engine, high, low)
+    assert (high.preemptions, low.preemptions) == (0, 1)
+    stalled = [batch for batch in engine.batches if batch.decode and not batch.prefill]
+    assert stalled, "the prompt never had to wait: this test tests nothing"
+
+
 def test_a_high_priority_call_is_admitted_before_older_ones() -> None:
     engine = engine_of(max_batch=1)
     low = engine.submit(Ask(range(4)))
