@@ -19,6 +19,7 @@ from runtime.errors import LeaseExpiredError, RuntimeFault
 POLL_INTERVAL_S = 0.5
 HANG_S = 10.0
 """How long after the deadline the engine may take to notice it."""
+_WAIT_SLICE_S = 0.05
 
 
 def read_lease(path: Path) -> LeaseFile:
@@ -52,14 +53,14 @@ class Watchdog:
         self._poll_interval_s = poll_interval_s
         self._hang_ns = round(hang_s * 1e9)
         self._lease = read_lease(path)
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lease-watchdog", daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
-        """As if the lease's directive were cancel; safe in a signal handler."""
-        self._cancelled.set()
+        """As if the lease's directive were cancel; takes no lock, so a signal handler may call it."""
+        self._cancelled = True
 
     def check(self) -> None:
         """Returns while the attempt may go on; LeaseExpiredError or CancelledError otherwise."""
@@ -71,7 +72,7 @@ class Watchdog:
         """Waits, but not longer than until there is a reason to stop; then like `check`."""
         deadline_s = time.monotonic() + timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0 and self._reason_to_stop() is None:
-            self._cancelled.wait(min(left_s, self._poll_interval_s))
+            time.sleep(min(left_s, _WAIT_SLICE_S))
         self.check()
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ class Watchdog:
         late_ns = time.monotonic_ns() - self._lease.deadline_mono_ns
         if late_ns >= 0:
             return LeaseExpiredError(f"the lease ended {late_ns / 1e9:.1f} s ago and was not renewed")
-        return CancelledError("the device agent asked for it") if self._cancelled.is_set() else None
+        return CancelledError("the device agent asked for it") if self._cancelled else None
 
     def _watch(self) -> None:
         while not self._closed.wait(self._poll_interval_s):
@@ -91,7 +92,7 @@ class Watchdog:
             with contextlib.suppress(AttemptFolderError):
                 self._lease = read_lease(self._path)
             if self._lease.directive == "cancel":
-                self._cancelled.set()
+                self._cancelled = True
             if time.monotonic_ns() - self._lease.deadline_mono_ns > self._hang_ns:
                 self._on_hang()
                 return

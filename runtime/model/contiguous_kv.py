@@ -1,12 +1,11 @@
 """The baseline's cache: one sequence, one piece of memory, nothing shared, nothing kept (requirement B11)."""
 
-import torch
 from torch import Tensor
 
 from runtime.model.attention import causal_bias, chunk_attention
 from runtime.model.config import ModelConfig
 from runtime.model.forward_batch import ForwardBatch
-from runtime.model.numeric import Placement
+from runtime.model.numeric import Placement, zero_pages
 
 
 class ContiguousKV:
@@ -14,9 +13,7 @@ class ContiguousKV:
 
     def __init__(self, config: ModelConfig, capacity_tokens: int, placement: Placement) -> None:
         shape = (capacity_tokens, 2, config.kv_heads, config.head_dim)
-        self._layers = [
-            torch.zeros(shape, dtype=placement.dtype, device=placement.device) for _ in range(config.layers)
-        ]
+        self._layers = [zero_pages(shape, placement) for _ in range(config.layers)]
         self.capacity_tokens = capacity_tokens
         self.kv_bytes = sum(layer.nbytes for layer in self._layers)
 

@@ -1,5 +1,7 @@
-"""Precision and device, named by callers that have no torch."""
+"""Precision and device, named by callers that have no torch, and memory for large stores."""
 
+import math
+import mmap
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,3 +46,15 @@ ON_CPU: Final = Placement(torch.float32, torch.device("cpu"))
 def set_compute_threads(threads: int) -> None:
     """Threads of one torch operator in this process."""
     torch.set_num_threads(threads)
+
+
+def zero_pages(shape: tuple[int, ...], placement: Placement) -> Tensor:
+    """Zeros that take memory page by page as they are first written (CPU); plain zeros on other devices.
+
+    torch.zeros writes its zeros, so that a pool would be charged whole before a block of it is used.
+    """
+    if placement.device.type != "cpu":
+        return torch.zeros(shape, dtype=placement.dtype, device=placement.device)
+    size_bytes = math.prod(shape) * placement.value_bytes
+    pages = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=placement.dtype).view(shape)

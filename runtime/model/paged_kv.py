@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 from runtime.errors import PoolTooSmallError
 from runtime.model.config import ModelConfig
 from runtime.model.forward_batch import ForwardBatch
-from runtime.model.numeric import Placement
+from runtime.model.numeric import Placement, zero_pages
 from runtime.model.paged_attention import PagedAttention
 
 
@@ -29,9 +28,7 @@ class PagedKV:
         if num_blocks < 1 or block_tokens < 1:
             raise PoolTooSmallError(1, num_blocks, f"blocks of {block_tokens} tokens")
         shape = (num_blocks * block_tokens, 2, config.kv_heads, config.head_dim)
-        self._layers = [
-            torch.zeros(shape, dtype=placement.dtype, device=placement.device) for _ in range(config.layers)
-        ]
+        self._layers = [zero_pages(shape, placement) for _ in range(config.layers)]
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
         self.block_bytes = bytes_per_block(config, block_tokens, placement)

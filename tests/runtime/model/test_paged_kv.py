@@ -1,5 +1,8 @@
 """The tensors behind the pool: copies, sizes, refusals."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -69,3 +72,21 @@ def test_freed_stores_hold_no_tensors(tiny: LlamaModel) -> None:
         with pytest.raises(IndexError):
             tiny.forward(ForwardBatch((Span([1], 0, 1, [0]),)), kv)
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pool_is_charged_for_what_was_written_and_gives_it_back(tiny: LlamaModel) -> None:
+    def charged_bytes() -> int:
+        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in line)
+        return int(line.split()[1]) * 1024
+
+    before = charged_bytes()
+    kv = PagedKV(tiny.config, 40_000, 32, ON_CPU)
+    whole = 40_000 * kv.block_bytes
+    assert charged_bytes() - before < whole // 10
+    for layer in range(tiny.config.layers):
+        kv.slots(layer, 0, 40_000 * 16).fill_(1.0)
+    held = charged_bytes() - before
+    assert whole * 0.45 < held < whole * 0.6
+    kv.free()
+    assert charged_bytes() - before < whole // 10
