@@ -53,7 +53,7 @@ def build_celery(context: TaskContext) -> Celery:
 def _settings(broker_url: str) -> dict[str, Any]:
     in_memory = is_in_memory(broker_url)
     return {
-        "broker_url": broker_url,
+        "broker_url": "memory://localhost//" if in_memory else broker_url,
         "broker_transport_options": {"polling_interval": 0.05} if in_memory else _SOCKET_OPTIONS,
         "broker_connection_timeout": 5,
         "broker_connection_retry_on_startup": True,

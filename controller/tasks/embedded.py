@@ -1,10 +1,12 @@
 """A worker and a timer inside this process, for the broker in memory. Recipe: service.md section 6."""
 
 import threading
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
 
 import structlog
 from celery import Celery
+from celery.concurrency.thread import TaskPool
 
 from controller.tasks.application import SCHEDULE
 
@@ -13,16 +15,26 @@ WORKER_THREADS: Final = 2
 _log = structlog.get_logger(__name__)
 
 
+class _OwnThreads(TaskPool):  # type: ignore[misc]
+    """Celery's pool of threads, each of which knows its application.
+
+    A pool thread looks the current application up. Without one it falls back to the process's default and
+    drops a task that is not registered there, silently (service.md 6, trap 1).
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.executor = ThreadPoolExecutor(self.limit, "celery", initializer=self.app.set_current)
+
+
 class EmbeddedWorker:
     """Celery's worker in a daemon thread, with a pool of threads, and its scheduler in another."""
 
     def __init__(self, app: Celery) -> None:
         """`app` is this worker's alone: its queue lives in this process."""
-        # Pool threads look the application up; without this they would find none and drop the task silently.
-        app.set_default()
         self._app = app
         self._controller = app.WorkController(
-            pool_cls="threads",
+            pool_cls=_OwnThreads,
             concurrency=WORKER_THREADS,
             without_mingle=True,
             without_gossip=True,
@@ -56,6 +68,7 @@ class EmbeddedWorker:
         return not stopper.is_alive() and not self._worker.is_alive()
 
     def _work(self) -> None:
+        self._app.set_current()
         try:
             self._controller.start()
         except Exception:
