@@ -33,7 +33,7 @@ class Patience:
     """How long a call may take and for how long a failed one is tried again."""
 
     call_s: float = 30.0
-    give_up_after_s: float = 10.0
+    give_up_after_s: float = 3.0
     first_wait_s: float = 0.1
     longest_wait_s: float = 2.0
 

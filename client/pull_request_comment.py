@@ -7,7 +7,9 @@ from client.figures_as_text import change, interval, less_time, number, printabl
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
 
 # Names, reasons and texts come from files and devices: none of them may become markup or mention people.
-_MARKUP: Final = re.compile(r"([\\`*_{}\[\]()<>#+!|~@])")
+_MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~])")
+# A backslash does not keep a mention or a tag from being found in the rendered text.
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\N{ZERO WIDTH SPACE}"}
 _HEADINGS: Final = {
     "pass": "✅ no regression",
     "regression": "❌ regression",
@@ -80,7 +82,8 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
 
 def _plain(text: str) -> str:
     """One line of text that Markdown shows as it is."""
-    return _MARKUP.sub(r"\\\1", " ".join(printable(text).split()))
+    escaped = _MARKUP.sub(r"\\\1", " ".join(printable(text).split()))
+    return escaped.translate(str.maketrans(_ENTITIES))
 
 
 def _address(url: str) -> str:

@@ -23,12 +23,16 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Script:
-    """How a run goes. wall_ms: per arm; polls: looks until it is done; outcome: its job's."""
+    """How a run goes. wall_ms: per arm; polls: looks until it is done; outcome: its job's.
+
+    unrest: the candidate takes by this share more and less in turn, from pair to pair.
+    """
 
     wall_ms: dict[str, float] = field(default_factory=lambda: {"serial": 1000.0, "paged": 400.0})
     polls: int = 2
     outcome: JobOutcome = JobOutcome.SUCCEEDED
     text: str = "the agents wrote this"
+    unrest: float = 0.0
 
 
 @dataclass
@@ -197,8 +201,11 @@ class ScriptedRun:
     def _trial(self, planned: TrialSpec) -> TrialStory:
         """Noise from pair to pair, so that a spread is none of a point."""
         noise = 1.0 + 0.002 * ((planned.pair or 0) % 3)
+        is_candidate = planned.arm == self.request.candidate
+        if is_candidate:
+            noise += self.script.unrest * (-1) ** (planned.pair or 0)
         wall_ms = self.script.wall_ms[planned.arm] * noise
-        cached = 80 if planned.arm == self.request.candidate else 0
+        cached = 80 if is_candidate else 0
         token_ms = [wall_ms * share for share in (0.5, 0.7, 0.9)]
         calls = [
             CallStory(agent, token_ms=token_ms, cached_tokens=cached, text=self.script.text)

@@ -1,0 +1,112 @@
+"""Reports as text: nothing is lost on a narrow terminal, and the figures read as they were meant."""
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from client.figures_as_text import interval, less_time, number, printable, spread
+from client.render import HEADLINE_METRICS, report_view
+from client.render_lists import device_view, graphs_view, runs_table, workload_view
+from contract.rest import RunReport, Spread, WorkloadRequest
+from contract.states import JobOutcome
+from tests.client.conftest import AddRun
+from tests.fakes.rest_controller import host_device
+from workloads import catalogue, compile_request
+
+
+def _shown(view: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False)
+    console.print(view)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def _without_layout(text: str) -> str:
+    return "".join(char for char in text if char.isalnum() or char in "%.-")
+
+
+def _report(add_run: AddRun, **script: Any) -> RunReport:
+    run = add_run(polls=0, **script)
+    run.look()
+    return run.report()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 240])
+def test_every_line_fits_and_the_figures_are_there(add_run: AddRun, width: int) -> None:
+    shown = _shown(report_view(_report(add_run)), width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    packed = _without_layout(shown)
+    for piece in ("60.0%less", "2.50timesasfast", "weights", "passexitcode0", "SchedulingWorks"):
+        assert piece.lower() in packed.lower()
+
+
+def test_the_demo_shows_the_headline_metrics_only(add_run: AddRun) -> None:
+    report = _report(add_run)
+    all_rows, headlines = (_shown(report_view(report, only), 160) for only in (None, HEADLINE_METRICS))
+    assert "Time per output token" in all_rows
+    assert "Time per output token" not in headlines
+    assert "KV hit rate by token" in headlines
+
+
+def test_a_run_without_any_result_still_has_a_report(add_run: AddRun) -> None:
+    shown = _shown(report_view(_report(add_run, outcome=JobOutcome.EXPIRED)), 80)
+    assert "exit code 6" in shown
+
+
+def test_an_emulated_device_is_called_one(add_run: AddRun) -> None:
+    report = _report(add_run)
+    device = report.devices[0].model_copy(update={"virtual": True})
+    shown = _shown(report_view(report.model_copy(update={"devices": [device]})), 100)
+    assert "nothing here was measured on a phone" in shown
+
+
+@pytest.mark.parametrize("width", [40, 200])
+def test_ids_stay_whole_in_lists(add_run: AddRun, width: int) -> None:
+    run = add_run()
+    shown = _shown(runs_table([run.view()]), width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    assert run.run_id in shown if width == 200 else run.run_id[:4] in shown
+
+
+def test_workloads_graphs_and_devices_have_their_facts() -> None:
+    assert "prefix_tokens" in _shown(
+        workload_view(next(v for v in catalogue() if v.name == "shared-prefix")), 90
+    )
+    graphs = compile_request(WorkloadRequest(name="chain"))
+    assert "output of planner/0" in _shown(graphs_view(graphs), 200)
+    assert "8.0 GB" in _shown(device_view(host_device()), 80)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.01234, "0.0123"), (1.0, "1.00"), (12.345, "12.3"), (123.4, "123"), (12345.6, "12346")],
+)
+def test_numbers_have_three_digits_and_no_exponent(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@given(st.floats(min_value=1e-6, max_value=1e12))
+def test_a_shown_number_is_within_half_a_per_cent(value: float) -> None:
+    assert float(number(value)) == pytest.approx(value, rel=0.005)
+
+
+def test_a_spread_has_its_unit_and_range() -> None:
+    values = Spread(median=12.34, min=11.0, max=13.0, n=5)
+    assert spread("wall_s", values) == "12.3 s (11.0 to 13.0)"
+    assert spread("kv_hit_rate_tokens", Spread(median=0.5, min=0.5, max=0.5, n=1)) == "50.0 %"
+    assert spread("wall_s", None) == "–"
+    assert interval((-1.0, 2.0)) == "-1.0 % to +2.0 %"
+
+
+def test_less_and_more_time_are_never_mixed_up() -> None:
+    assert less_time(60.0, 2.5) == "60.0 % less wall time, 2.50 times as fast"
+    assert less_time(-25.0, 0.8) == "25.0 % more wall time, 0.80 times as fast"
+
+
+@given(st.text())
+def test_printable_text_has_no_control_characters(text: str) -> None:
+    assert all(char.isprintable() or char in "\n\t" for char in printable(text))
