@@ -1,1 +1,1 @@
-"""Placeholder docstring replaced by the role."""
+"""Web pages over the REST surface: fleet, runs, one run (live, then its report), two runs compared."""

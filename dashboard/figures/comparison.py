@@ -1,0 +1,109 @@
+"""Two runs side by side: the spread of every metric, as a share of the baseline run's median."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import plotly.graph_objects as go
+
+from contract.metrics import METRICS
+from contract.rest import Comparison, Spread
+from dashboard.figures.theme import (
+    GREY,
+    INK,
+    ArmStyle,
+    Subject,
+    arm_styles,
+    base_figure,
+    empty_figure,
+    label_axes,
+    name_rows,
+    number,
+    plain,
+)
+
+BASELINE_NAME: Final = "baseline run"
+RUN_NAME: Final = "this run"
+EDGE_PERCENT: Final = 300.0
+"""Values beyond are drawn at the edge and say their true size when pointed at."""
+_OFFSETS: Final = (0.08, 0.3)
+"""Below the row's name: the baseline run, then this run."""
+_TITLE: Final = "Both runs, metric by metric"
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A spread in percent of the baseline run's median."""
+
+    row: float
+    median: float
+    low: float
+    high: float
+    told: str
+
+
+def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
+    """Median and span of each metric in both runs; 100 % is the baseline run's median.
+
+    Only for runs on one device model (C6). A metric whose baseline median is 0 has no share: see the table.
+    """
+    drawn = {
+        name: spreads for name, spreads in comparison.metrics.items() if _has_share(spreads[0], spreads[1])
+    }
+    if not drawn:
+        return empty_figure(_TITLE, subject, "No metric was measured in both runs with a median above zero.")
+    styles = arm_styles([BASELINE_NAME, RUN_NAME])
+    figure = base_figure(_TITLE, subject, [style.key for style in styles.values()])
+    label_axes(figure, "share of the baseline's median (%)", "")
+    _draw(figure, _shares(drawn, 0), styles[BASELINE_NAME])
+    _draw(figure, _shares(drawn, 1), styles[RUN_NAME])
+    figure.add_vline(x=100, line={"color": GREY, "width": 1})
+    figure.update_xaxes(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
+    name_rows(figure, [(METRICS[name].title if name in METRICS else name, INK) for name in drawn])
+    return figure
+
+
+def _has_share(before: Spread, after: Spread) -> bool:
+    shares = [
+        value / before.median if before.median > 0 else math.nan
+        for spread in (before, after)
+        for value in (spread.median, spread.min, spread.max)
+    ]
+    return all(math.isfinite(share * 100.0) and share >= 0 for share in shares)
+
+
+def _shares(drawn: Mapping[str, tuple[Spread, Spread]], side: int) -> list[_Share]:
+    shares = []
+    for row, (name, spreads) in enumerate(drawn.items()):
+        hundred, spread = spreads[0].median, spreads[side]
+        unit = METRICS[name].unit if name in METRICS else ""
+        told = f"{number(spread.median)} {unit}, {number(spread.min)} to {number(spread.max)}, n {spread.n}"
+        low, median, high = (v / hundred * 100.0 for v in (spread.min, spread.median, spread.max))
+        shares.append(_Share(row + _OFFSETS[side], median, low, high, plain(f"{name}: {told}")))
+    return shares
+
+
+def _draw(figure: go.Figure, shares: list[_Share], style: ArmStyle) -> None:
+    spans_x: list[float | None] = []
+    spans_y: list[float | None] = []
+    for share in shares:
+        spans_x += [min(share.low, EDGE_PERCENT), min(share.high, EDGE_PERCENT), None]
+        spans_y += [share.row, share.row, None]
+    line = {"color": style.colour, "width": 3}
+    figure.add_trace(go.Scatter(x=spans_x, y=spans_y, mode="lines", line=line, hoverinfo="skip"))
+    figure.add_trace(
+        go.Scatter(
+            x=[min(share.median, EDGE_PERCENT) for share in shares],
+            y=[share.row for share in shares],
+            mode="markers",
+            name=style.arm,
+            marker={
+                "color": style.colour,
+                "size": 10,
+                "symbol": [style.symbol if s.median <= EDGE_PERCENT else "triangle-right" for s in shares],
+            },
+            text=[share.told for share in shares],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )

@@ -1,0 +1,107 @@
+"""The verdicts of one device: change with its interval, against the floor below which nothing is judged."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import plotly.graph_objects as go
+
+from contract.metrics import METRICS
+from contract.rest import DeviceReportView, MetricVerdict
+from dashboard.figures.theme import (
+    BLUE,
+    GREEN,
+    GREY,
+    OCHRE,
+    VERMILION,
+    base_figure,
+    empty_figure,
+    label_axes,
+    name_rows,
+    number,
+    plain,
+    signed_percent,
+    subject_of,
+)
+
+VERDICT_COLOURS: Final = {
+    "improved": GREEN,
+    "regressed": VERMILION,
+    "same": BLUE,
+    "small_change": BLUE,
+    "inconclusive": OCHRE,
+}
+_FLOOR_FILL: Final = "rgba(123, 130, 140, 0.18)"
+_BELOW_NAME: Final = 0.16
+
+
+def verdict_figure(report: DeviceReportView, baseline: str, candidate: str) -> go.Figure:
+    """Change of each judged metric in percent of the baseline arm; band: the floor, bar: the interval."""
+    title = f"Change from {baseline} to {candidate}"
+    judged = [verdict for verdict in report.verdicts if _drawable(verdict)]
+    if not judged:
+        return empty_figure(title, subject_of(report), _why_nothing(report.verdicts))
+    figure = label_axes(base_figure(title, subject_of(report)), "change (% of baseline)", "")
+    for row, verdict in enumerate(judged):
+        _draw(figure, row, verdict)
+    figure.add_vline(x=0, line={"color": GREY, "width": 1})
+    figure.update_xaxes(showgrid=True, ticksuffix=" %", nticks=5)
+    name_rows(figure, [(_told(verdict), VERDICT_COLOURS[verdict.verdict]) for verdict in judged])
+    return figure
+
+
+def _drawable(verdict: MetricVerdict) -> bool:
+    return verdict.change_percent is not None and math.isfinite(verdict.change_percent)
+
+
+def _why_nothing(verdicts: Sequence[MetricVerdict]) -> str:
+    return verdicts[0].reason if verdicts else "Nothing to judge: the run has one arm."
+
+
+def _draw(figure: go.Figure, row: int, verdict: MetricVerdict) -> None:
+    change = verdict.change_percent or 0.0
+    colour = VERDICT_COLOURS[verdict.verdict]
+    figure.add_shape(
+        type="rect",
+        x0=-verdict.floor_percent,
+        x1=verdict.floor_percent,
+        y0=row - 0.1,
+        y1=row + 0.42,
+        fillcolor=_FLOOR_FILL,
+        line={"width": 0},
+        layer="below",
+    )
+    low, high = _interval(verdict, change)
+    figure.add_trace(
+        go.Scatter(
+            x=[low, high],
+            y=[row + _BELOW_NAME] * 2,
+            mode="lines",
+            line={"color": colour, "width": 4},
+            hoverinfo="skip",
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[change],
+            y=[row + _BELOW_NAME],
+            mode="markers",
+            marker={"color": colour, "size": 11},
+            name=plain(verdict.metric),
+            text=[f"{plain(_told(verdict))}<br>{number(low)} to {number(high)} %, {verdict.pairs} pairs"],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+
+
+def _told(verdict: MetricVerdict) -> str:
+    """Title (the bare name of a metric that this version does not know), change and verdict."""
+    title = METRICS[verdict.metric].title if verdict.metric in METRICS else verdict.metric
+    return f"{title}: {signed_percent(verdict.change_percent or 0.0)}, {verdict.verdict.replace('_', ' ')}"
+
+
+def _interval(verdict: MetricVerdict, change: float) -> tuple[float, float]:
+    """The interval, or the point alone where there is none that can be drawn."""
+    if verdict.interval_percent is None or not all(map(math.isfinite, verdict.interval_percent)):
+        return change, change
+    return verdict.interval_percent

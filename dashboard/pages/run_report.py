@@ -1,0 +1,193 @@
+"""What came out of a run: the gate, then every device on its own with figures, tables, reading and texts."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dash import html
+from dash.development.base_component import Component
+
+from contract.metrics import METRICS
+from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
+from dashboard.figures.pairs import paired_wall_figure
+from dashboard.figures.theme import number
+from dashboard.figures.ttft import ttft_spread_figure
+from dashboard.figures.verdicts import verdict_figure
+from dashboard.pages.run_head import facts_list
+from dashboard.parts.badges import badge, virtual_badge
+from dashboard.parts.panels import graph, grid, notice, panel, tile
+from dashboard.parts.tables import Column, Content, table
+from dashboard.wording import (
+    change,
+    gate_verdict,
+    megabytes,
+    metric_definition,
+    metric_title,
+    reduction,
+    sentence,
+    speedup,
+    spread_span,
+    words,
+)
+
+_GATE_COLUMNS: Final = (
+    Column("Metric"),
+    Column("Verdict"),
+    Column("Change", is_number=True),
+    Column("Interval", is_number=True),
+    Column("p", is_number=True),
+    Column("Pairs", is_number=True),
+    Column("Smallest detectable", is_number=True),
+    Column("Floor", is_number=True),
+    Column("Why"),
+)
+_BUDGET_COLUMNS: Final = (Column("What"), Column("Size", is_number=True), Column("Note"))
+
+
+def report_body(report: RunReport) -> list[Component]:
+    """The gate and every device's results; a run without any says where to look."""
+    if not report.devices:
+        body = ["No attempt has left a result. The jobs above say why, and what to try."]
+        return [_gate(report.gate), notice("empty", "No results.", body)]
+    return [_gate(report.gate), *(_device(found, report) for found in report.devices)]
+
+
+def _gate(gate: GateView) -> Component:
+    told: list[Component | str] = [html.Strong(f"Gate: {gate_verdict(gate)}."), f" {sentence(gate.reason)}"]
+    return html.Div(told, className=f"gate gate-{gate.verdict}", role="status")
+
+
+def _device(found: DeviceReportView, report: RunReport) -> Component:
+    arms = arm_order(found, report.baseline, report.candidate)
+    marks: list[Component | str] = [" ", virtual_badge()] if found.virtual else []
+    variant = f", {found.variant}" if found.variant else ""
+    caution: list[Component] = [
+        html.P("An emulated device: nothing here was measured on a phone.", className="caution")
+    ]
+    verdicts = [graph(verdict_figure(found, report.baseline, report.candidate))] if found.verdicts else []
+    return html.Section(
+        [
+            html.H2([f"{found.device_model}{variant}", *marks], className="device-title"),
+            html.P(f"{found.device_id}, {words(found.kind)}, system {found.os_version}", className="lead"),
+            *(caution if found.virtual else []),
+            _tiles(found, report),
+            *([_failures(found.failures)] if found.failures else []),
+            grid([graph(paired_wall_figure(found, arms)), graph(ttft_spread_figure(found, arms))]),
+            grid([*verdicts, *([_reading(found.reading)] if found.reading else [])]),
+            *([_verdicts(found.verdicts)] if found.verdicts else []),
+            _metrics(found, arms),
+            grid([_budget(found.arms[arm]) for arm in arms if found.arms[arm].budget]),
+            *([_texts(found.sample_texts)] if found.sample_texts else []),
+            _conditions(found.conditions),
+        ],
+        className="device",
+    )
+
+
+def arm_order(found: DeviceReportView, baseline: str, candidate: str) -> list[str]:
+    """The device's arms: baseline, candidate, then the others as they were given."""
+    first = [arm for arm in (baseline, candidate) if arm in found.arms]
+    return [*first, *(arm for arm in found.arms if arm not in first)]
+
+
+def _tiles(found: DeviceReportView, report: RunReport) -> Component:
+    """Reduction and speed-up stand side by side: they are two figures, and neither is a token rate."""
+    walls = [
+        tile(f"Wall time, {arm}", f"{number(spread.median)} s", spread_span(spread))
+        for arm in (report.baseline, report.candidate)
+        if arm in found.arms and (spread := found.arms[arm].metrics.get("wall_s"))
+    ]
+    against = f"{report.candidate} against {report.baseline}, medians"
+    return html.Div(
+        [
+            tile("Reduction", reduction(found.wall_reduction_percent), against),
+            tile("Speed-up", speedup(found.speedup), against),
+            *walls,
+        ],
+        className="tiles",
+    )
+
+
+def _failures(failures: Sequence[str]) -> Component:
+    return panel("What went wrong, and what to try", [html.Ul([html.Li(text) for text in failures])])
+
+
+def _reading(sentences: Sequence[str]) -> Component:
+    return panel("Reading", [html.Ul([html.Li(sentence) for sentence in sentences])], class_name="")
+
+
+def _verdicts(verdicts: Sequence[MetricVerdict]) -> Component:
+    rows = [_verdict_row(verdict) for verdict in verdicts]
+    return panel("Verdicts", [table(_GATE_COLUMNS, rows, "Verdict on each judged metric")])
+
+
+def _verdict_row(verdict: MetricVerdict) -> list[Content]:
+    interval = verdict.interval_percent
+    dropped = f" ({verdict.pairs_dropped} dropped)" if verdict.pairs_dropped else ""
+    return [
+        _metric_name(verdict.metric),
+        badge(verdict.verdict),
+        change(verdict.change_percent) if verdict.change_percent is not None else "–",
+        f"{change(interval[0])} to {change(interval[1])}" if interval else "–",
+        f"{verdict.p_value:.3g}" if verdict.p_value is not None else "–",
+        f"{verdict.pairs}{dropped}",
+        f"{verdict.mde_percent:.1f} %" if verdict.mde_percent is not None else "–",
+        f"{verdict.floor_percent:g} %",
+        verdict.reason or "–",
+    ]
+
+
+def _metric_name(name: str) -> Component:
+    return html.Span(metric_title(name), title=metric_definition(name))
+
+
+def _metrics(found: DeviceReportView, arms: Sequence[str]) -> Component:
+    """Every metric that an arm has, in the catalogue's order, unknown ones last."""
+    present = {name for arm in arms for name in found.arms[arm].metrics}
+    names = [name for name in METRICS if name in present] + sorted(present - METRICS.keys())
+    columns = [Column("Metric"), *(Column(arm, is_number=True) for arm in arms)]
+    rows: list[list[Content]] = [
+        [_metric_name(name), *(_spread(found.arms[arm], name) for arm in arms)] for name in names
+    ]
+    trials: list[Content] = [_trials(found.arms[arm]) for arm in arms]
+    caption = "Medians over trials, with the smallest and greatest value"
+    return panel("Metrics", [table(columns, [["Trials", *trials], *rows], caption)])
+
+
+def _spread(arm: ArmReport, name: str) -> Content:
+    spread = arm.metrics.get(name)
+    if spread is None:
+        return "–"
+    return [html.Strong(number(spread.median)), html.Div(spread_span(spread), className="quiet")]
+
+
+def _trials(arm: ArmReport) -> str:
+    return f"{arm.trials}, {arm.trials_failed} failed" if arm.trials_failed else str(arm.trials)
+
+
+def _budget(arm: ArmReport) -> Component:
+    rows: list[list[Content]] = [[row.name, megabytes(row.size_bytes), row.note or "–"] for row in arm.budget]
+    title = f"Memory budget, {arm.arm}"
+    return panel(title, [table(_BUDGET_COLUMNS, rows, f"Memory budget of the arm {arm.arm}")], class_name="")
+
+
+def _texts(texts: Sequence[str]) -> Component:
+    quotes = [html.Blockquote(text) for text in texts]
+    return panel("What the agents wrote", [html.Div(quotes, className="texts")])
+
+
+def _conditions(conditions: dict[str, Any]) -> Component:
+    facts: list[tuple[str, Content]] = [
+        (words(name), _value(value)) for name, value in conditions.items() if value not in (None, "", {})
+    ]
+    if not facts:
+        return panel("Conditions", [html.P("The runtime recorded none.")])
+    return html.Details(
+        [html.Summary("Conditions under which it was measured"), facts_list(facts)], className="panel"
+    )
+
+
+def _value(value: Any) -> str:
+    """A recorded value as text; a nested one as name and value pairs."""
+    if isinstance(value, dict):
+        return ", ".join(f"{words(str(name))}: {inner}" for name, inner in value.items())
+    return number(value) if isinstance(value, float) else str(value)

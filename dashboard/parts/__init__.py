@@ -1,0 +1,1 @@
+"""Pieces of pages: badges, tables, notices, panels. They know dash and no REST."""
