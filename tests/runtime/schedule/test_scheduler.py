@@ -238,11 +238,12 @@ def test_nobody_is_admitted_below_the_high_watermark_while_others_run() -> None:
 
 def test_prompts_that_are_still_growing_count_with_their_whole_length_at_admission() -> None:
     engine = engine_of(capacity=6, idle_prefill_tokens=8, **FREE_WATERMARKS)
-    first, second = engine.submit(Ask(range(16), 1)), engine.submit(Ask(range(100, 116), 1))
-    batch = engine.step()
-    assert [row.sequence for row in batch.rows] == [first.id]
-    done(engine, first, second)
-    assert second.preemptions == 0
+    growing = engine.submit(Ask(range(16), 1))
+    engine.step()
+    urgent = engine.submit(Ask(range(100, 116), 1, priority=1))
+    assert [row.sequence for row in engine.step().rows] == [growing.id]
+    done(engine, growing, urgent)
+    assert growing.preemptions == 0
 
 
 def test_growth_below_the_low_watermark_preempts_the_lowest_though_blocks_are_left() -> None:
