@@ -83,7 +83,8 @@ def create_app(settings: Settings) -> FastAPI:
     install_problem_handlers(app)
     for router in _ROUTERS:
         app.include_router(router)
-    mount_dashboard(app, settings)
+    if settings.dashboard:
+        mount_dashboard(app, settings)
     return app
 
 

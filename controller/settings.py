@@ -48,6 +48,8 @@ class Settings(BaseSettings):
     """Base64 of 32 bytes that sign the browser's session; empty: made once and kept in the home folder."""
     cookie_secure: bool = False
     """Set it where people reach the controller by HTTPS: the session then never travels without."""
+    dashboard: bool = True
+    """Serve the dashboard beside the API where its extra is installed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property

@@ -53,8 +53,8 @@ class Farm:
 
     @classmethod
     def at(cls, home: Path, **settings: Any) -> "Farm":
-        """A migrated database in `home`, and a token for each scope."""
-        chosen = Settings(home=home, **settings)
+        """A migrated database in `home`, and a token for each scope; the dashboard has tests of its own."""
+        chosen = Settings(**({"home": home, "dashboard": False} | settings))
         shutil.copyfile(_migrated(), home / "controller.sqlite")
         farm = cls(create_app(chosen))
         for scope in TokenScope:
