@@ -44,6 +44,7 @@ class FarmCommand:
     arguments: tuple[str, ...] = ()
     log: Path | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
 
 class LocalFarm:
@@ -108,13 +109,13 @@ class LocalFarm:
         return exit_code
 
     def stop(self) -> None:
-        """Ask it to end, wait for STOP_TIMEOUT_S, then end it and whatever it has left in its session."""
+        """Ask it to end, wait for the stop timeout, then end it and whatever it has left in its session."""
         process = self._process
         if process is None or process.poll() is not None:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(self._command.stop_timeout_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from contract.rest import DeviceReportView, MetricVerdict, RunReport
 # Names, reasons and texts come from files and devices: none of them may become markup or mention people.
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 # A backslash does not keep a mention or a tag from being found in the rendered text.
-_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\N{ZERO WIDTH SPACE}"}
+_ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\N{ZERO WIDTH SPACE}"})
 _HEADINGS: Final = {
     "pass": "✅ no regression",
     "regression": "❌ regression",
@@ -83,7 +83,7 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
 def _plain(text: str) -> str:
     """One line of text that Markdown shows as it is."""
     escaped = _MARKUP.sub(r"\\\1", " ".join(printable(text).split()))
-    return escaped.translate(str.maketrans(_ENTITIES))
+    return escaped.translate(_ENTITIES)
 
 
 def _address(url: str) -> str:

@@ -1,0 +1,153 @@
+"""The demo as a process, with a fake farm in the place of the real one: result, exit code, what it leaves."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from client.demo_result import DemoResult
+from client.demo_sizes import DemoSizes, demo_request
+from client.errors import ErrorReport
+from contract.rest import RunRequest
+from tests.client.processes import environment, finish, is_alive, start, wait_for
+from tests.fakes.rest_controller import TOKEN
+
+
+def _demo(tmp_path: Path, plan: dict[str, Any] | None = None, *more: str) -> tuple[int, str, str]:
+    home = tmp_path / "farm"
+    arguments = ["demo", "--home", str(home), "--exit", "--json", *more]
+    code, stdout, stderr = finish(start(arguments, environment(home, plan)))
+    assert not (home / "controller.json").exists()
+    assert TOKEN not in stdout + stderr
+    return code, stdout, stderr
+
+
+def test_the_last_line_is_one_object_with_everything_that_was_promised(tmp_path: Path) -> None:
+    code, stdout, stderr = _demo(tmp_path)
+    assert code == 0, stderr
+    result = json.loads(stdout.splitlines()[-1])
+    assert stdout.count("\n") == 1
+    assert DemoResult.model_validate(result)
+    for arm in ("serial", "paged"):
+        for metric in ("wall_s", "ttft_ms", "itl_ms", "output_tokens_per_s", "peak_footprint_mb"):
+            assert set(result["arms"][arm][metric]) == {"median", "min", "max", "n"}
+        assert result["arms"][arm]["kv_hit_rate_tokens"]["n"] == 5
+        assert result["arms"][arm]["kv_hit_rate_requests"]["n"] == 5
+    assert result["wall_reduction_percent"] == pytest.approx(60.0, abs=0.5)
+    assert result["speedup"] == pytest.approx(2.5, abs=0.05)
+    assert (result["events_lost"], result["events_duplicated"]) == (0, 0)
+    assert (result["gate"]["verdict"], result["gate"]["exit_code"], result["gate"]["pairs"]) == ("pass", 0, 5)
+    assert result["gate"]["p_value"] == pytest.approx(1 / 32)
+    assert {row["arm"] for row in result["memory_budget"]} == {"serial", "paged"}
+    assert "60" in result["reading"]
+    assert "the agents wrote this" in result["sample_text"]
+    assert result["run_id"] in result["report_url"]
+
+
+def test_progress_and_tables_go_to_standard_error(tmp_path: Path) -> None:
+    _, _, stderr = _demo(tmp_path)
+    for piece in (
+        "waiting for a device",
+        "trial 2: paged, warm-up",
+        "Wall time",
+        "memory budget",
+        "dashboard:",
+    ):
+        assert piece in stderr
+
+
+@pytest.mark.parametrize(("plan", "lost", "doubled"), [({"lose": 2}, 2, 0), ({"repeat": 3}, 0, 3)])
+def test_a_lost_or_doubled_event_fails_the_demo_and_is_counted(
+    tmp_path: Path, plan: dict[str, Any], lost: int, doubled: int
+) -> None:
+    code, stdout, _ = _demo(tmp_path, plan)
+    assert code == 4
+    result = DemoResult.model_validate_json(stdout)
+    assert (result.events_lost, result.events_duplicated) == (lost, doubled)
+
+
+@pytest.mark.parametrize(("outcome", "exit_code"), [("failed", 4), ("cancelled", 5), ("expired", 6)])
+def test_a_run_that_was_not_measured_fails_the_demo(tmp_path: Path, outcome: str, exit_code: int) -> None:
+    code, stdout, stderr = _demo(tmp_path, {"outcome": outcome})
+    assert code == exit_code
+    assert ErrorReport.model_validate_json(stdout).error == "run-not-measured"
+    assert "farm.log" in stderr
+
+
+def test_a_farm_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
+    code, stdout, stderr = _demo(tmp_path, {"exit": 3})
+    assert code == 4
+    assert "the port is taken" in stderr
+    assert "farm.log" in stderr
+    assert ErrorReport.model_validate_json(stdout).error == "farm-not-started"
+
+
+def test_the_farm_of_the_demo_is_its_own_whatever_the_environment_says(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    foreign = {"DYNOFARM_CONTROLLER": "http://127.0.0.1:1", "DYNOFARM_TOKEN": "dyn_x", "DYNOFARM_PORT": "1"}
+    env = environment(home, None, DYNOFARM_DATABASE_URL="postgresql://elsewhere", **foreign)
+    code, _, stderr = finish(start(["demo", "--home", str(home), "--exit"], env))
+    assert code == 0, stderr
+    inherited = json.loads((home / "environment.json").read_text())
+    assert not {*foreign, "DYNOFARM_DATABASE_URL", "DYNOFARM_HOME"} & set(inherited)
+
+
+def test_sizes_come_from_options_and_from_the_environment(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    env = environment(home, None, DYNOFARM_DEMO_PAIRS="6", DYNOFARM_DEMO_AGENTS="2")
+    arguments = ["demo", "--home", str(home), "--exit", "--json", "--agents", "3"]
+    _, stdout, stderr = finish(start(arguments, env))
+    assert DemoResult.model_validate_json(stdout).gate.pairs == 6, stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_takes_the_farm_down_as_well(tmp_path: Path, number: int) -> None:
+    home = tmp_path / "farm"
+    env = environment(home, {"polls": 1_000_000})
+    process = start(["demo", "--home", str(home), "--exit"], env)
+    pid = wait_for(lambda: _pid_of(home))
+    wait_for(lambda: list((home / "agent" / "attempts").glob("att_*")) if (home / "agent").exists() else [])
+    process.send_signal(number)
+    code, _, _ = finish(process)
+    assert code == 128 + number
+    assert not is_alive(pid)
+
+
+def test_without_exit_it_stays_up_until_ctrl_c_and_then_ends_well(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    process = start(["demo", "--home", str(home), "--json"], environment(home))
+    assert process.stdout is not None
+    result = DemoResult.model_validate_json(process.stdout.readline())
+    pid = wait_for(lambda: _pid_of(home))
+    assert process.poll() is None
+    assert is_alive(pid)
+    process.send_signal(signal.SIGINT)
+    code, rest, stderr = finish(process)
+    assert (code, rest) == (0, "")
+    assert "admin-token" in stderr
+    assert result.events_lost == 0
+    assert not is_alive(pid)
+
+
+def test_the_request_of_the_demo_is_five_agents_in_float32_on_one_device() -> None:
+    request = demo_request(DemoSizes(), "host-1")
+    assert request.workload.params["agents"] == 5
+    assert request.engine.dtype == "float32"
+    assert [arm.mode for arm in request.arms] == ["serial", "paged"]
+    assert request.repetitions >= 5
+    assert RunRequest.model_validate_json(request.model_dump_json()) == request
+
+
+def test_a_result_refuses_fields_that_nobody_knows() -> None:
+    with pytest.raises(ValidationError):
+        DemoResult.model_validate({"run_id": "x", "surprise": 1})
+
+
+def _pid_of(home: Path) -> int:
+    try:
+        return int(json.loads((home / "controller.json").read_text())["pid"])
+    except (FileNotFoundError, ValueError):
+        return 0
