@@ -209,7 +209,7 @@ def decide(held: Held, facts: Facts) -> tuple[Instruction, ...]:
 def _with_runtime(held: Held, facts: Facts) -> tuple[Instruction, ...]:
     match facts.runtime:
         case RuntimeCondition.GONE:
-            return (EnterPhase(HeldPhase.UPLOADING),) if facts.collected else (Collect(),)
+            return (EnterPhase(_phase_after_end(held, facts)),) if facts.collected else (Collect(),)
         case RuntimeCondition.ABSENT if held.stop is not None:
             return (EnterPhase(HeldPhase.UPLOADING),)
         case RuntimeCondition.ABSENT:
@@ -219,6 +219,12 @@ def _with_runtime(held: Held, facts: Facts) -> tuple[Instruction, ...]:
     if held.phase is HeldPhase.PREPARING and facts.ready:
         return (EnterPhase(HeldPhase.RUNNING),)
     return ()
+
+
+def _phase_after_end(held: Held, facts: Facts) -> HeldPhase:
+    """A runtime may be ready and gone between two looks: it ran all the same."""
+    ran = held.phase is HeldPhase.PREPARING and facts.ready and held.stop is None
+    return HeldPhase.RUNNING if ran else HeldPhase.UPLOADING
 
 
 def _before_start(held: Held) -> tuple[Instruction, ...]:

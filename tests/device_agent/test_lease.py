@@ -213,6 +213,16 @@ CASES: dict[str, tuple[Held, Facts, tuple[Instruction, ...]]] = {
         replace(CALM, runtime=GONE, collected=True),
         (EnterPhase(HeldPhase.UPLOADING),),
     ),
+    "collected: it ran, however quickly": (
+        PREPARING,
+        replace(CALM, runtime=GONE, collected=True, ready=True),
+        (EnterPhase(HeldPhase.RUNNING),),
+    ),
+    "collected: it never was ready": (
+        PREPARING,
+        replace(CALM, runtime=GONE, collected=True),
+        (EnterPhase(HeldPhase.UPLOADING),),
+    ),
     "ended by itself: a passed deadline is no reason": (
         replace(RUNNING, deadline_ns=NOW),
         replace(CALM, runtime=GONE, lease_gone=True),

@@ -56,7 +56,10 @@ def test_sigterm_ends_runtimes_delivers_and_exits_with_zero(start_agent: StartAg
 
 def test_an_agent_without_a_controller_waits_and_does_not_exit(tmp_path: Path) -> None:
     with AgentProcess(tmp_path, "http://127.0.0.1:9") as agent:
-        time.sleep(1.5)
+        end_s = time.monotonic() + 30
+        while len(agent.log()) < 3:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
         assert agent.running.poll() is None
         assert agent.stop() == AgentExit.STOPPED
         assert {line["event"] for line in agent.log()} == {"enrolment_waits"}

@@ -34,7 +34,7 @@ def tokens_of(controller: FakeController, attempt_id: str) -> list[int]:
     return [event.index for event in control if event.type == "token_emitted"]
 
 
-def running(controller: FakeController, agent: AgentProcess, attempt_id: str) -> Callable[[], bool]:
+def running(controller: FakeController, attempt_id: str) -> Callable[[], bool]:
     """Whether some events of the attempt are there already."""
 
     def events_are_there() -> bool:
@@ -45,21 +45,23 @@ def running(controller: FakeController, agent: AgentProcess, attempt_id: str) ->
 
 
 def test_a_killed_agent_adopts_its_runtime_and_delivers_every_event_once(start_agent: StartAgent) -> None:
-    controller = FakeController(ttl_s=10.0)
-    spec = controller.submit(attempt_spec({"tokens": 150, "token_s": 0.02, "samples": 1}))
+    controller = FakeController(ttl_s=30.0)
+    spec = controller.submit(attempt_spec({"tokens": 150, "token_s": 0.01, "samples": 1, "held": True}))
     agent = start_agent(controller)
-    controller.wait(running(controller, agent, spec.attempt_id))
+    controller.wait(running(controller, spec.attempt_id))
     for _ in range(2):
         agent.kill()
         agent.start()
-        time.sleep(0.3)
+        seen = len(controller.hellos)
+        controller.wait(lambda seen=seen: len(controller.hellos) > seen)  # type: ignore[misc]
+    agent.release(spec.attempt_id)
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == ("succeeded", None)
     assert tokens_of(controller, spec.attempt_id) == list(range(150))
     assert_exactly_once(controller, spec.attempt_id)
     assert len(agent.starts(spec.attempt_id)) == 1
     told = controller.attempts[spec.attempt_id].events(Stream.AGENT)
-    assert [e.runtime_alive for e in told if isinstance(e, AgentRestarted)][-1] is True
+    assert [e.runtime_alive for e in told if isinstance(e, AgentRestarted)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_the_agent_outlives_a_controller_that_is_away_for_less_than_a_lease(star
     controller = FakeController()
     spec = controller.submit(attempt_spec({"tokens": 120, "token_s": 0.02}))
     agent = start_agent(controller)
-    controller.wait(running(controller, agent, spec.attempt_id))
+    controller.wait(running(controller, spec.attempt_id))
     controller.faults = lambda method, path: "unavailable"
     time.sleep(1.5)
     controller.faults = lambda method, path: ""
@@ -115,13 +117,16 @@ def test_the_agent_outlives_a_controller_that_is_away_for_less_than_a_lease(star
     assert agent.running.poll() is None
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 0.9], ids=["prompt answers", "slow answers"])
 def test_a_partition_longer_than_the_lease_ends_the_runtime_before_the_lease_ends(
-    start_agent: StartAgent,
+    start_agent: StartAgent, delay_s: float
 ) -> None:
+    """With slow answers only a deadline that counts from the sending is early enough."""
     controller = short_lease()
+    controller.renewal_answer_delay_s = delay_s
     spec = controller.submit(attempt_spec({"then": "hang", "tokens": 20, "ignore_term": True}))
     agent = start_agent(controller)
-    controller.wait(running(controller, agent, spec.attempt_id))
+    controller.wait(running(controller, spec.attempt_id))
     controller.faults = lambda method, path: "lose_request"
     (pid,) = agent.starts(spec.attempt_id)
     wait_until_dead(pid)
@@ -136,7 +141,7 @@ def test_a_runtime_stops_by_its_lease_when_the_agent_stays_dead(start_agent: Sta
     controller = short_lease()
     spec = controller.submit(attempt_spec({"tokens": 10_000, "token_s": 0.02}))
     agent = start_agent(controller)
-    controller.wait(running(controller, agent, spec.attempt_id))
+    controller.wait(running(controller, spec.attempt_id))
     agent.kill()
     wait_until_dead(agent.starts(spec.attempt_id)[0])
     assert time.monotonic() < controller.attempts[spec.attempt_id].expires_s
@@ -152,7 +157,7 @@ def test_an_agent_that_was_stopped_longer_than_its_lease_says_that_the_host_slep
     controller = short_lease()
     spec = controller.submit(attempt_spec({"then": "hang", "tokens": 20}))
     agent = start_agent(controller)
-    controller.wait(running(controller, agent, spec.attempt_id))
+    controller.wait(running(controller, spec.attempt_id))
     os.kill(agent.running.pid, signal.SIGSTOP)
     time.sleep(2.2)
     os.kill(agent.running.pid, signal.SIGCONT)

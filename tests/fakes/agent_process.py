@@ -98,6 +98,10 @@ class AgentProcess:
         path = self.folder(attempt_id) / "starts"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
+    def release(self, attempt_id: str) -> None:
+        """Let a runtime that is held go on to its end."""
+        (self.folder(attempt_id) / "release").touch()
+
     def runtime_pids(self) -> list[int]:
         folders = self.home.glob("agent/attempts/att_*")
         return [pid for folder in folders for pid in self.starts(folder.name)]

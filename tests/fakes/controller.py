@@ -110,6 +110,7 @@ class FakeController:
         self.drain = False
         self.hello_interval_s = 0.5
         self.claim_wait_s = 0.3
+        self.renewal_answer_delay_s = 0.0
         self.faults: Callable[[str, str], Fault_] = lambda method, path: ""
         self.requests: list[tuple[str, str]] = []
 
@@ -160,6 +161,8 @@ class FakeController:
             answer = self._route(method, path, headers, body)
         except ProblemAnswerError as problem:
             answer = problem.answer
+        if path.endswith(":renew"):
+            time.sleep(self.renewal_answer_delay_s)
         return None if fault == "lose_answer" else answer
 
     def _route(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:

@@ -3,8 +3,8 @@
 Keys of "fake": tokens (how many are emitted), token_s (pause before each), then (how it ends):
     complete | fail | cancelled_by_itself | signal | exit | stall | hang, with `code` for signal and exit
 and flags: torn (end with half a line), invalid_at (an unparsable line before token n), skip_at (a number is
-left out before token n), ignore_term, no_socket, ready_s (pause before it is ready), samples, logs (lines of
-these streams with each token).
+left out before token n), held (before its end it waits until the test releases it), ignore_term, no_socket,
+ready_s (pause before it is ready), samples, logs (lines of these streams with each token).
 Only the standard library: a test starts many.
 """
 
@@ -150,6 +150,8 @@ def run(attempt_dir: Path, script: dict[str, Any], events: Events) -> int:
             return 4 if said == "expired" else 3
         time.sleep(script.get("token_s", 0.0))
         emit_token(events, script, index)
+    while script.get("held") and not (attempt_dir / "release").exists():
+        time.sleep(0.02)
     return end(events, attempt_dir, script)
 
 
