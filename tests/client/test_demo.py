@@ -7,29 +7,37 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from client.cli import app
 from client.demo_result import DemoResult
 from client.demo_sizes import DemoSizes, demo_request
 from client.errors import ErrorReport
 from contract.rest import RunRequest
+from tests.client.conftest import Outcome
 from tests.client.processes import environment, finish, is_alive, start, wait_for
 from tests.fakes.rest_controller import TOKEN
 
 
-def _demo(tmp_path: Path, plan: dict[str, Any] | None = None, *more: str) -> tuple[int, str, str]:
-    home = tmp_path / "farm"
+def _demo(home: Path, plan: dict[str, Any] | None = None, *more: str, **variables: str) -> Outcome:
+    """The demo in this process; its farm is a child."""
     arguments = ["demo", "--home", str(home), "--exit", "--json", *more]
-    code, stdout, stderr = finish(start(arguments, environment(home, plan)))
+    result = CliRunner().invoke(app, arguments, env=environment(home, plan, **variables))
     assert not (home / "controller.json").exists()
-    assert TOKEN not in stdout + stderr
-    return code, stdout, stderr
+    assert TOKEN not in result.stdout + result.stderr
+    return Outcome(result.exit_code, result.stdout, result.stderr)
 
 
-def test_the_last_line_is_one_object_with_everything_that_was_promised(tmp_path: Path) -> None:
-    code, stdout, stderr = _demo(tmp_path)
-    assert code == 0, stderr
-    result = json.loads(stdout.splitlines()[-1])
-    assert stdout.count("\n") == 1
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A demo in which all goes well."""
+    return _demo(tmp_path_factory.mktemp("good"))
+
+
+def test_the_last_line_is_one_object_with_everything_that_was_promised(good: Outcome) -> None:
+    assert good.exit_code == 0, good.stderr
+    assert good.stdout.count("\n") == 1
+    result = json.loads(good.stdout)
     assert DemoResult.model_validate(result)
     for arm in ("serial", "paged"):
         for metric in ("wall_s", "ttft_ms", "itl_ms", "output_tokens_per_s", "peak_footprint_mb"):
@@ -47,8 +55,7 @@ def test_the_last_line_is_one_object_with_everything_that_was_promised(tmp_path:
     assert result["run_id"] in result["report_url"]
 
 
-def test_progress_and_tables_go_to_standard_error(tmp_path: Path) -> None:
-    _, _, stderr = _demo(tmp_path)
+def test_progress_and_tables_go_to_standard_error(good: Outcome) -> None:
     for piece in (
         "waiting for a device",
         "trial 2: paged, warm-up",
@@ -56,51 +63,44 @@ def test_progress_and_tables_go_to_standard_error(tmp_path: Path) -> None:
         "memory budget",
         "dashboard:",
     ):
-        assert piece in stderr
+        assert piece in good.stderr
 
 
-@pytest.mark.parametrize(("plan", "lost", "doubled"), [({"lose": 2}, 2, 0), ({"repeat": 3}, 0, 3)])
-def test_a_lost_or_doubled_event_fails_the_demo_and_is_counted(
-    tmp_path: Path, plan: dict[str, Any], lost: int, doubled: int
-) -> None:
-    code, stdout, _ = _demo(tmp_path, plan)
-    assert code == 4
-    result = DemoResult.model_validate_json(stdout)
-    assert (result.events_lost, result.events_duplicated) == (lost, doubled)
+def test_lost_and_doubled_events_fail_the_demo_and_are_counted(tmp_path: Path) -> None:
+    outcome = _demo(tmp_path, {"lose": 2, "repeat": 3})
+    assert outcome.exit_code == 4
+    result = DemoResult.model_validate_json(outcome.stdout)
+    assert (result.events_lost, result.events_duplicated) == (2, 3)
 
 
-@pytest.mark.parametrize(("outcome", "exit_code"), [("failed", 4), ("cancelled", 5), ("expired", 6)])
-def test_a_run_that_was_not_measured_fails_the_demo(tmp_path: Path, outcome: str, exit_code: int) -> None:
-    code, stdout, stderr = _demo(tmp_path, {"outcome": outcome})
-    assert code == exit_code
-    assert ErrorReport.model_validate_json(stdout).error == "run-not-measured"
-    assert "farm.log" in stderr
+@pytest.mark.parametrize(("job_outcome", "exit_code"), [("failed", 4), ("expired", 6)])
+def test_a_run_that_was_not_measured_fails_the_demo(tmp_path: Path, job_outcome: str, exit_code: int) -> None:
+    outcome = _demo(tmp_path, {"outcome": job_outcome})
+    assert outcome.exit_code == exit_code
+    assert ErrorReport.model_validate_json(outcome.stdout).error == "run-not-measured"
+    assert "farm.log" in outcome.stderr
 
 
 def test_a_farm_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
-    code, stdout, stderr = _demo(tmp_path, {"exit": 3})
-    assert code == 4
-    assert "the port is taken" in stderr
-    assert "farm.log" in stderr
-    assert ErrorReport.model_validate_json(stdout).error == "farm-not-started"
+    outcome = _demo(tmp_path, {"exit": 3})
+    assert outcome.exit_code == 4
+    assert "the port is taken" in outcome.stderr
+    assert "farm.log" in outcome.stderr
+    assert ErrorReport.model_validate_json(outcome.stdout).error == "farm-not-started"
 
 
-def test_the_farm_of_the_demo_is_its_own_whatever_the_environment_says(tmp_path: Path) -> None:
-    home = tmp_path / "farm"
-    foreign = {"DYNOFARM_CONTROLLER": "http://127.0.0.1:1", "DYNOFARM_TOKEN": "dyn_x", "DYNOFARM_PORT": "1"}
-    env = environment(home, None, DYNOFARM_DATABASE_URL="postgresql://elsewhere", **foreign)
-    code, _, stderr = finish(start(["demo", "--home", str(home), "--exit"], env))
-    assert code == 0, stderr
-    inherited = json.loads((home / "environment.json").read_text())
-    assert not {*foreign, "DYNOFARM_DATABASE_URL", "DYNOFARM_HOME"} & set(inherited)
-
-
-def test_sizes_come_from_options_and_from_the_environment(tmp_path: Path) -> None:
-    home = tmp_path / "farm"
-    env = environment(home, None, DYNOFARM_DEMO_PAIRS="6", DYNOFARM_DEMO_AGENTS="2")
-    arguments = ["demo", "--home", str(home), "--exit", "--json", "--agents", "3"]
-    _, stdout, stderr = finish(start(arguments, env))
-    assert DemoResult.model_validate_json(stdout).gate.pairs == 6, stderr
+def test_the_environment_says_the_sizes_and_names_no_other_farm(tmp_path: Path) -> None:
+    foreign = {
+        "DYNOFARM_CONTROLLER": "http://127.0.0.1:1",
+        "DYNOFARM_TOKEN": "dyn_x",
+        "DYNOFARM_PORT": "1",
+        "DYNOFARM_DATABASE_URL": "postgresql://elsewhere",
+    }
+    sizes = {"DYNOFARM_DEMO_PAIRS": "6", "DYNOFARM_DEMO_AGENTS": "2"}
+    outcome = _demo(tmp_path, None, "--agents", "3", **foreign, **sizes)
+    assert DemoResult.model_validate_json(outcome.stdout).gate.pairs == 6, outcome.stderr
+    inherited = json.loads((tmp_path / "environment.json").read_text())
+    assert not {*foreign, "DYNOFARM_HOME"} & set(inherited)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
