@@ -144,10 +144,13 @@ def test_a_cancelled_runtime_is_asked_first_and_then_ended(
     assert (exited.exit_code, exited.signal) == ((None, signal.SIGKILL) if fake else (3, None))
 
 
-def test_an_abandoned_lease_ends_the_runtime(controller: FakeController, agent: AgentProcess) -> None:
+@pytest.mark.parametrize("told_by", ["abandon", "revoked"], ids=["the hello", "the renewal"])
+def test_a_lease_that_the_controller_ended_ends_the_runtime(
+    controller: FakeController, agent: AgentProcess, told_by: str
+) -> None:
     spec = controller.submit(attempt_spec({"tokens": 1000, "token_s": 0.02}))
     controller.wait(lambda: bool(agent.starts(spec.attempt_id)))
-    controller.abandon.add(controller.attempts[spec.attempt_id].lease.lease_id)
+    getattr(controller, told_by).add(controller.attempts[spec.attempt_id].lease.lease_id)
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == ("errored", FailureReason.LEASE_EXPIRED)
 

@@ -107,6 +107,7 @@ class FakeController:
         self.hellos: list[Hello] = []
         self.cancel: set[str] = set()
         self.abandon: set[str] = set()
+        self.revoked: set[str] = set()
         self.drain = False
         self.hello_interval_s = 0.5
         self.claim_wait_s = 0.3
@@ -253,7 +254,7 @@ class FakeController:
     def _renew(self, lease_id: str, request: RenewRequest) -> Answer:
         with self.lock:
             found = [a for a in self.attempts.values() if a.lease.lease_id == lease_id]
-            if not found or not self._live(found[0]) or lease_id in self.abandon:
+            if not found or not self._live(found[0]) or lease_id in self.revoked:
                 raise ProblemAnswerError(410, "lease-gone")
             attempt = found[0]
             if request.fence != self.fences[attempt.lease.device_id]:
