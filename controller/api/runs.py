@@ -83,6 +83,13 @@ def get_run(run_id: RunId, context: Context, _: Viewer) -> RunView:
     return _view(context, run_id)
 
 
+@router.get("/{run_id}/request")
+def get_request(run_id: RunId, context: Context, _: Viewer) -> RunRequest:
+    """The request that made the run, with every default filled in: sending it again measures the same."""
+    with context.view() as turn:
+        return RunRequest.model_validate(RunRepository(turn.session).get(run_id).request)
+
+
 @router.post("/{run_id}:cancel")
 def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
     """Cancel what is not done. Again is no error; what runs stops at its agent's next renewal."""

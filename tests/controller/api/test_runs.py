@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from contract.problems import Problem
-from contract.rest import Comparison, GateView, LiveView, RunPage, RunReport, RunView
+from contract.rest import Comparison, GateView, LiveView, RunPage, RunReport, RunRequest, RunView
 from contract.states import GateExit, JobOutcome, JobState, RunOutcome, RunState
 from tests.fakes.farm import Farm
 from tests.fakes.session import Lab, run_request
@@ -36,6 +36,15 @@ async def test_a_submitted_run_is_there_with_its_jobs(lab: Lab) -> None:
     assert [job.state for job in run.jobs] == [JobState.QUEUED]
     assert run.report_url == f"http://127.0.0.1:8000/dashboard/runs/{run.run_id}"
     assert RunView.model_validate(await lab.get(f"/v1/runs/{run.run_id}")) == run
+
+
+async def test_the_request_of_a_run_can_be_sent_again_as_it_is(lab: Lab) -> None:
+    run = await lab.submit(labels={"pr": "7"}, repetitions=9)
+    request = RunRequest.model_validate(await lab.get(f"/v1/runs/{run.run_id}/request"))
+    assert (request.labels, request.repetitions) == ({"pr": "7"}, 9)
+    again = RunView.model_validate((await _post(lab.farm, request.model_dump(mode="json"))).json())
+    assert again.run_id != run.run_id
+    assert again.workload_digest == run.workload_digest
 
 
 async def test_a_sweep_makes_a_job_for_each_variant_and_selector(lab: Lab) -> None:
@@ -94,7 +103,7 @@ async def test_pages_are_newest_first_and_complete(lab: Lab) -> None:
     assert seen == sorted(seen, reverse=True)
 
 
-@pytest.mark.parametrize("path", ["", "/report", "/gate", "/live", "/comparison"])
+@pytest.mark.parametrize("path", ["", "/request", "/report", "/gate", "/live", "/comparison"])
 async def test_a_run_that_is_not_there_is_said_so(farm: Farm, path: str) -> None:
     missing = "run_01J00000000000000000000000"
     problem = await _problem(farm, f"/v1/runs/{missing}{path}", **({"baseline": missing} if path else {}))
