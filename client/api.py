@@ -88,6 +88,10 @@ class DynofarmClient:
         """A run with its jobs and attempts."""
         return self._connection.ask(Ask("GET", _path("runs", run_id), RunView))
 
+    def request_of(self, run_id: str) -> RunRequest:
+        """What was submitted, with every default filled in."""
+        return self._connection.ask(Ask("GET", _path("runs", run_id) + "/request", RunRequest))
+
     def cancel(self, run_id: str) -> RunView:
         """Asks that the run end; a run that has ended stays as it is."""
         return self._connection.ask(Ask("POST", _path("runs", run_id) + ":cancel", RunView))

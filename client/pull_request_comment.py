@@ -21,7 +21,7 @@ _HEADINGS: Final = {
 
 
 def comment(report: RunReport, command: str) -> str:
-    """The comment. command: what a person types to see it again."""
+    """The comment. command: what a person types to measure it again."""
     lines = [
         f"### dynofarm: {_HEADINGS[report.gate.verdict]}",
         "",
@@ -32,7 +32,15 @@ def comment(report: RunReport, command: str) -> str:
     ]
     for device in report.devices:
         lines += ["", *_device(device, report)]
-    lines += ["", f"[All figures]({_address(report.report_url)}), or:", "", "```", command, "```", ""]
+    lines += [
+        "",
+        f"[All figures]({_address(report.report_url)}). To measure it again:",
+        "",
+        "```",
+        command,
+        "```",
+        "",
+    ]
     return "\n".join(lines)
 
 

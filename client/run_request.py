@@ -29,6 +29,9 @@ class SubmitOptions(ControllerOptions):
         Path | None,
         typer.Option("--request", help="A JSON file with the whole request, as POST /v1/runs takes it."),
     ] = None
+    again: Annotated[
+        str, typer.Option("--again", metavar="RUN", help="Submit what that run was, on today's farm.")
+    ] = ""
     params: Annotated[
         list[str],
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the workload; repeatable."),
@@ -91,13 +94,37 @@ class SubmitOptions(ControllerOptions):
 
 
 def run_request(options: SubmitOptions) -> RunRequest:
-    """The request; UsageError that names each wrong field."""
+    """The request that the options or their file make; UsageError that names each wrong field."""
     if options.request is not None:
         return _from_file(options.request)
     try:
         return RunRequest.model_validate(_body(options))
     except ValidationError as error:
         raise _usage_error(error, "the request") from error
+
+
+def only_again(options: SubmitOptions) -> bool:
+    """Whether an earlier run is submitted as it was; UsageError when something about it is to differ."""
+    if not options.again:
+        return False
+    kept = {
+        "again",
+        "idempotency_key",
+        "watch",
+        *(field.name for field in dataclasses.fields(ControllerOptions)),
+    }
+    changed = [
+        field.name
+        for field in dataclasses.fields(options)
+        if field.name not in kept and getattr(options, field.name) != getattr(SubmitOptions(), field.name)
+    ]
+    if changed:
+        raise UsageError(
+            "bad-option",
+            f"--again takes the run as it was, so {', '.join(changed)} cannot be given with it",
+            "leave it out, or say the whole run without --again",
+        )
+    return True
 
 
 def _from_file(path: Path) -> RunRequest:

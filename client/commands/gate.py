@@ -70,7 +70,7 @@ def _write_files(client: DynofarmClient, options: GateOptions) -> None:
     if options.markdown is not None:
         _write(
             options.markdown,
-            comment(report, f"dynofarm report {options.run_id}{options.same_farm}"),
+            comment(report, f"dynofarm submit --again {options.run_id} --watch{options.same_farm}"),
             "--markdown",
         )
 

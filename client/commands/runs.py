@@ -15,7 +15,7 @@ from client.output import Output
 from client.progress import progress_view
 from client.render import report_view
 from client.render_lists import comparison_view, run_view, runs_table
-from client.run_request import SubmitOptions, run_request
+from client.run_request import SubmitOptions, only_again, run_request
 from client.settings import read_settings
 from contract.rest import RunView
 from contract.states import GateExit, RunState
@@ -71,8 +71,10 @@ def runs(options: RunsOptions, output: Output) -> int:
 
 def submit(options: SubmitOptions, output: Output) -> int:
     """Submit a run. A workload, a model, two arms, pairs of trials, on one or more devices."""
-    request = run_request(options)
+    again = only_again(options)
+    made = None if again else run_request(options)
     with options.client(WATCH_PATIENCE if options.watch else None) as client:
+        request = made or client.request_of(options.again)
         run = client.submit(request, options.idempotency_key)
         if options.watch:
             output.say(f"submitted {run.run_id}")

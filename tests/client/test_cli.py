@@ -52,6 +52,16 @@ def test_a_workload_of_ones_own_is_submitted_from_its_file(cli: Cli, tmp_path: P
     assert outcome.exit_code == 0, outcome.stderr
 
 
+def test_a_run_is_submitted_again_as_it_was(cli: Cli, controller: RestController) -> None:
+    first = RunView.model_validate(_one_object(cli(*SUBMIT, "--label", "pr=7", "--json")))
+    again = RunView.model_validate(_one_object(cli("submit", "--again", first.run_id, "--json")))
+    assert again.run_id != first.run_id
+    assert controller.runs[again.run_id].request == controller.runs[first.run_id].request
+    changed = cli("submit", "--again", first.run_id, "--pairs", "9")
+    assert changed.exit_code == 2
+    assert "pairs" in changed.stderr
+
+
 def test_submit_and_watch_ends_with_the_report(cli: Cli) -> None:
     outcome = cli(*SUBMIT, "--watch", "--json")
     assert outcome.exit_code == 0

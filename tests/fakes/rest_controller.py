@@ -171,6 +171,9 @@ class RestController:
         run.look()
         return 200, run.view()
 
+    def request_of(self, _asked: Asked, run_id: str) -> tuple[int, BaseModel]:
+        return 200, self.run(run_id).request
+
     def cancel(self, _asked: Asked, run_id: str) -> tuple[int, BaseModel]:
         run = self.run(run_id)
         run.cancelled |= run.outcome is None
@@ -274,6 +277,7 @@ _ROUTES: tuple[tuple[str, str, Callable[..., tuple[int, BaseModel]]], ...] = (
     ("POST", "/v1/runs", RestController.submit),
     ("GET", "/v1/runs", RestController.page),
     ("GET", f"/v1/runs/{_NAME}", RestController.get_run),
+    ("GET", f"/v1/runs/{_NAME}/request", RestController.request_of),
     ("POST", f"/v1/runs/{_NAME}:cancel", RestController.cancel),
     ("GET", f"/v1/runs/{_NAME}/report", RestController.report),
     ("GET", f"/v1/runs/{_NAME}/gate", RestController.gate),
