@@ -16,7 +16,11 @@ _SHARED: Final[tuple[Processor, ...]] = (
     structlog.processors.format_exc_info,
 )
 # Requests are logged by our own middleware, with route and trace id.
-_QUIET: Final = ("uvicorn.access", "httpx", "httpcore")
+# Celery and Alembic tell of each step that went well.
+_QUIET: Final = (
+    *("uvicorn.access", "httpx", "httpcore"),
+    *("celery.worker.strategy", "celery.app.trace", "alembic.runtime.migration"),
+)
 
 
 def configure_logs(level: str) -> None:

@@ -63,7 +63,15 @@ class Change:
     def __str__(self) -> str:
         if self.move is Move.MISSING:
             return f"{self.metric} not measured in both arms"
-        return f"{self.metric} {self.baseline:.4g} to {self.candidate:.4g} {self.unit}, {self.percent:+.1f} %"
+        before, after = _shown(self.baseline), _shown(self.candidate)
+        return f"{self.metric} {before} to {after} {self.unit}, {self.percent:+.1f} %"
+
+
+def _shown(value: float | None) -> str:
+    """Four digits, and never an exponent for what a person can read without."""
+    if value is None:
+        return "unknown"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 class Finding(StrEnum):

@@ -9,6 +9,7 @@ from sqlalchemy import delete, select
 from contract.states import RunState
 from controller.attempts.sweep import sweep
 from controller.db.models import IdempotencyKeyRow, OutboxRow, RunRow, TokenKind, TokenRow
+from controller.db.periodic import take_period
 from controller.runs.reports import conclude_if_due
 from controller.tasks.context import TaskContext
 
@@ -22,8 +23,12 @@ _log = structlog.get_logger(__name__)
 def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
     """Enforce every deadline, complete the runs that nobody completed; False when another just did.
 
-    Any number of schedulers may ask: only the first in each interval finds something to do.
+    Any number of schedulers may ask: the first in each interval does the work. Half an interval counts as
+    one, so that a scheduler that is a little early does not lose its turn.
     """
+    with context.turn() as turn:
+        if not take_period(turn.session, "sweep", timedelta(seconds=interval_s / 2), turn.now):
+            return False
     with context.turn() as turn:
         counts = sweep(turn)
         finishing = list(

@@ -24,6 +24,7 @@ from controller.db.models.people import (
     TokenRow,
     TokenScope,
 )
+from controller.db.models.upkeep import PeriodicMarkRow
 from controller.db.models.work import AttemptRow, ClaimRow, JobRow, LeaseRow, RunRow
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "LeaseRow",
     "NaiveDatetimeError",
     "OutboxRow",
+    "PeriodicMarkRow",
     "Row",
     "RunRow",
     "SampleRow",
