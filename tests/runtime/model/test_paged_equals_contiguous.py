@@ -104,6 +104,9 @@ def test_greedy_text_of_five_agents_is_the_serial_arms_text(tiny: LlamaModel) ->
         spans = tuple(sequence.next_span(1) for sequence in sequences)
     for agent, sequence in enumerate(sequences):
         assert sequence.tokens == serial_greedy(tiny, [*prefix, agent], 40)
+    texts = {tuple(sequence.tokens[101:]) for sequence in sequences}
+    assert len(texts) == 5, "the agents must write different texts, or this shows little"
+    assert min(len(set(text)) for text in texts) > 10
 
 
 def serial_greedy(model: LlamaModel, prompt: list[int], count: int) -> list[int]:

@@ -49,7 +49,8 @@ def random_model(family: str, **overrides: Any) -> PreTrainedModel:
         settings["head_dim"] = 16
     model = model_class(config_class(**settings))
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
+        is_norm = parameter.ndim == 1 and bool((parameter == 1).all())
+        torch.nn.init.normal_(parameter, mean=1.0 if is_norm else 0.0, std=0.3)
     return model.eval()
 
 
