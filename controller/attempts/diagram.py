@@ -17,7 +17,7 @@ _HEAD: Final = "<!-- Written by controller/attempts/diagram.py from the table; d
 _PROSE: Final = MappingProxyType(
     {
         "attempts": "An attempt is one try of a job on one device. Every state before the terminal "
-        "ones has a deadline. A lost attempt may still be salvaged by a late result, if nothing newer was granted.",
+        "ones has a deadline. A late result may still salvage a lost attempt, if nothing newer was granted.",
         "devices": "A device has one state. While its agent works on it the state has a deadline; `ready`, "
         "`blocked`, `maintenance`, `absent` and `lost` wait for work, a person or the device. Nothing is "
         "ever granted before the device's `hold_until`: an earlier holder may still touch it until then.",
