@@ -39,7 +39,7 @@ def this_machine() -> Machine:
     flags = set((fields.get("flags") or fields.get("features") or "").split())
     os_name, os_version = _system()
     return Machine(
-        device_model=_read(_PRODUCT).strip() or platform.machine(),
+        device_model=_read(_PRODUCT).strip() or f"{platform.system()} {platform.machine()}",
         cpu=cpu,
         has_bf16=bool(flags & _BF16_FLAGS),
         cores=usable_cores(),

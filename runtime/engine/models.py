@@ -24,7 +24,10 @@ _WARM_TOKENS = 64
 
 
 class ModelHolder:
-    """Loads the model at `path` for a precision when it is asked for, and lets the one before go."""
+    """Loads the model at `path` for a precision when it is asked for, and lets the one before go.
+
+    Stages are told of the first load only: they are those of start-up.
+    """
 
     def __init__(self, path: Path, stage_ended: StageEnded) -> None:
         if not path.exists():
@@ -33,6 +36,7 @@ class ModelHolder:
         self._stage_ended = stage_ended
         self._tokenizer: Tokenizer | None = None
         self._model: LlamaModel | None = None
+        self._was_loaded = False
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -52,6 +56,7 @@ class ModelHolder:
             self._model = None
             give_back_memory()
             self._model = self._load(placement)
+            self._was_loaded = True
         return self._model
 
     def _load(self, placement: Placement) -> LlamaModel:
@@ -72,7 +77,8 @@ class ModelHolder:
 
     def _end_stage(self, stage: Stage, began_ns: int) -> int:
         now_ns = time.monotonic_ns()
-        self._stage_ended(stage, now_ns - began_ns)
+        if not self._was_loaded:
+            self._stage_ended(stage, now_ns - began_ns)
         return now_ns
 
 

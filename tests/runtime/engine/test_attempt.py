@@ -2,6 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
 
 from contract.events import (
     BlocksAllocated,
@@ -14,9 +17,12 @@ from contract.events import (
     TokenEmitted,
 )
 from contract.failures import FailureReason
+from contract.jobs import ArmSpec, EngineOptions
 from contract.runtime_link import RuntimeExit
 from contract.workload import AgentPlan, Call, OutputPart, Segment, SegmentPart
+from runtime.engine.attempt import chosen_dtype
 from runtime.engine.emit import stream_of
+from runtime.engine.machine import this_machine
 from tests.fakes.attempt_specs import attempt_spec, shared_prefix, workload
 from tests.fakes.tiny_model import POISON
 from tests.runtime.engine.conftest import Run, last_word, of_type
@@ -138,6 +144,39 @@ def test_conditions_say_what_was_measured(run: Run) -> None:
     assert (conditions.dtype, conditions.threads, conditions.tier) == ("float32", 1, "aten")
     assert conditions.model_digest.startswith("sha256:")
     assert set(conditions.extra["arms"]) == {"serial", "paged"}
+
+
+def test_arms_of_different_precision_run_in_one_attempt(run: Run) -> None:
+    spec = attempt_spec(shared_prefix(agents=2, calls=1), ["serial", "paged"], pairs=2)
+    serial, paged = spec.arms
+    low = paged.model_copy(update={"engine": paged.engine.model_copy(update={"dtype": "bfloat16"})})
+    exit_code, events = run(spec.model_copy(update={"arms": [serial, low]}))
+    assert exit_code == RuntimeExit.COMPLETED
+    (conditions,) = of_type(events, "conditions_recorded")
+    assert {name: arm["dtype"] for name, arm in conditions.conditions.extra["arms"].items()} == {
+        "serial": "float32",
+        "paged": "bfloat16",
+    }
+    blocks = {event.arm: event.block_size_bytes for event in of_type(events, "memory_budgeted")}
+    assert blocks["serial"] == 2 * blocks["paged"]
+    # Start-up is told once, however often a precision is loaded again between trials.
+    assert len(of_type(events, "runtime_stage")) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_bf16", "chosen"),
+    [
+        ("auto", False, "float32"),
+        ("auto", True, "bfloat16"),
+        ("float32", True, "float32"),
+        ("bfloat16", False, "bfloat16"),
+    ],
+)
+def test_auto_is_low_precision_only_where_the_processor_has_it(
+    asked: str, has_bf16: bool, chosen: str
+) -> None:
+    arm = ArmSpec(arm="a", mode="paged", engine=EngineOptions(dtype=asked))
+    assert chosen_dtype(arm, replace(this_machine(), has_bf16=has_bf16)) == chosen
 
 
 def test_every_trial_has_its_own_memory_samples(run: Run) -> None:
