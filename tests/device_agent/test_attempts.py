@@ -146,8 +146,10 @@ def test_a_cancelled_runtime_is_asked_first_and_then_ended(
 
 @pytest.mark.parametrize("told_by", ["abandon", "revoked"], ids=["the hello", "the renewal"])
 def test_a_lease_that_the_controller_ended_ends_the_runtime(
-    controller: FakeController, agent: AgentProcess, told_by: str
+    controller: FakeController, agent: AgentProcess, told_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The ttl is so long that only the controller's word can be the cause."""
+    monkeypatch.setattr(controller, "ttl_s", 600.0)
     spec = controller.submit(attempt_spec({"tokens": 1000, "token_s": 0.02}))
     controller.wait(lambda: bool(agent.starts(spec.attempt_id)))
     getattr(controller, told_by).add(controller.attempts[spec.attempt_id].lease.lease_id)
