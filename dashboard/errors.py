@@ -1,10 +1,16 @@
 """What can keep a page from showing its data. Each error has a headline and says what the person can do."""
 
+from http import HTTPStatus
+
 from contract.problems import Problem
+from dashboard.wording import sentence
 
 
 class DashboardError(Exception):
     """Parent of all. `headline` names what happened; `advice` says what to do about it."""
+
+    will_pass: bool = False
+    """Asking again, without anybody doing anything, may help."""
 
     def __init__(self, headline: str, advice: str) -> None:
         """Both are shown as they are, so neither holds a token or a cookie."""
@@ -46,6 +52,8 @@ class NotFoundError(DashboardError):
 class ControllerUnreachableError(DashboardError):
     """No answer in time, or none that is HTTP."""
 
+    will_pass = True
+
     def __init__(self, detail: str) -> None:
         """`detail` says how the call failed."""
         super().__init__(
@@ -59,8 +67,9 @@ class RefusedError(DashboardError):
 
     def __init__(self, problem: Problem) -> None:
         """The document's own detail says what to do."""
-        super().__init__(f"{problem.title}.", problem.detail)
+        super().__init__(sentence(problem.title), sentence(problem.detail))
         self.problem = problem
+        self.will_pass = problem.retryable or problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class UnexpectedAnswerError(DashboardError):

@@ -3,6 +3,8 @@
 (function () {
   "use strict";
   const UPDATES = "/_dash-update-component";
+  // Longer than the server's own deadlines together.
+  const DEADLINE_MS = 30000;
   const send = window.fetch.bind(window);
 
   function signInAddress() {
@@ -26,15 +28,18 @@
     const address = typeof resource === "string" ? resource : resource.url;
     if (!address.includes(UPDATES)) return send(resource, options);
     try {
-      const answer = await send(resource, options);
+      const answer = await send(resource, { ...options, signal: AbortSignal.timeout(DEADLINE_MS) });
+      if (answer.ok) {
+        tell("");
+        return answer;
+      }
       if (answer.status === 401) tell("Your session has ended.", "Sign in again");
-      else if (answer.status >= 400) tell("The controller refused an update (status " + answer.status + "). Reload the page.");
-      else tell("");
-      return answer;
+      else tell("The controller refused an update (status " + answer.status + "). Reload the page.");
     } catch (error) {
       tell("The controller does not answer. The page tries again by itself.");
-      throw error;
     }
+    // "Nothing new": after a fetch that failed, dash would never look again.
+    return new Response(null, { status: 204 });
   };
 
   // A sign-in link on a page leads back to that page.

@@ -9,19 +9,8 @@ import plotly.graph_objects as go
 
 from contract.metrics import METRICS
 from contract.rest import Comparison, Spread
-from dashboard.figures.theme import (
-    GREY,
-    INK,
-    ArmStyle,
-    Subject,
-    arm_styles,
-    base_figure,
-    empty_figure,
-    label_axes,
-    name_rows,
-    number,
-    plain,
-)
+from dashboard.figures.sketch import Sketch, empty_figure
+from dashboard.figures.theme import GREY, INK, ArmStyle, Subject, arm_styles, number
 
 BASELINE_NAME: Final = "baseline run"
 RUN_NAME: Final = "this run"
@@ -54,14 +43,14 @@ def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
     if not drawn:
         return empty_figure(_TITLE, subject, "No metric was measured in both runs with a median above zero.")
     styles = arm_styles([BASELINE_NAME, RUN_NAME])
-    figure = base_figure(_TITLE, subject, [style.key for style in styles.values()])
-    label_axes(figure, "share of the baseline's median (%)", "")
-    _draw(figure, _shares(drawn, 0), styles[BASELINE_NAME])
-    _draw(figure, _shares(drawn, 1), styles[RUN_NAME])
-    figure.add_vline(x=100, line={"color": GREY, "width": 1})
-    figure.update_xaxes(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
-    name_rows(figure, [(METRICS[name].title if name in METRICS else name, INK) for name in drawn])
-    return figure
+    sketch = Sketch(_TITLE, subject, [style.key for style in styles.values()])
+    sketch.axes("share of the baseline's median (%)", "")
+    sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
+    sketch.name_rows([(METRICS[name].title if name in METRICS else name, INK) for name in drawn])
+    sketch.upright(100.0, GREY)
+    _draw(sketch, _shares(drawn, 0), styles[BASELINE_NAME])
+    _draw(sketch, _shares(drawn, 1), styles[RUN_NAME])
+    return sketch.figure()
 
 
 def _has_share(before: Spread, after: Spread) -> bool:
@@ -80,30 +69,24 @@ def _shares(drawn: Mapping[str, tuple[Spread, Spread]], side: int) -> list[_Shar
         unit = METRICS[name].unit if name in METRICS else ""
         told = f"{number(spread.median)} {unit}, {number(spread.min)} to {number(spread.max)}, n {spread.n}"
         low, median, high = (v / hundred * 100.0 for v in (spread.min, spread.median, spread.max))
-        shares.append(_Share(row + _OFFSETS[side], median, low, high, plain(f"{name}: {told}")))
+        shares.append(_Share(row + _OFFSETS[side], median, low, high, f"{name}: {told}"))
     return shares
 
 
-def _draw(figure: go.Figure, shares: list[_Share], style: ArmStyle) -> None:
+def _draw(sketch: Sketch, shares: list[_Share], style: ArmStyle) -> None:
     spans_x: list[float | None] = []
     spans_y: list[float | None] = []
     for share in shares:
         spans_x += [min(share.low, EDGE_PERCENT), min(share.high, EDGE_PERCENT), None]
         spans_y += [share.row, share.row, None]
     line = {"color": style.colour, "width": 3}
-    figure.add_trace(go.Scatter(x=spans_x, y=spans_y, mode="lines", line=line, hoverinfo="skip"))
-    figure.add_trace(
-        go.Scatter(
-            x=[min(share.median, EDGE_PERCENT) for share in shares],
-            y=[share.row for share in shares],
-            mode="markers",
-            name=style.arm,
-            marker={
-                "color": style.colour,
-                "size": 10,
-                "symbol": [style.symbol if s.median <= EDGE_PERCENT else "triangle-right" for s in shares],
-            },
-            text=[share.told for share in shares],
-            hovertemplate="%{text}<extra></extra>",
-        )
+    sketch.add(x=spans_x, y=spans_y, mode="lines", line=line, hoverinfo="skip")
+    symbols = [style.symbol if share.median <= EDGE_PERCENT else "triangle-right" for share in shares]
+    sketch.add(
+        x=[min(share.median, EDGE_PERCENT) for share in shares],
+        y=[share.row for share in shares],
+        mode="markers",
+        name=style.arm,
+        marker={"color": style.colour, "size": 10, "symbol": symbols},
+        text=[share.told for share in shares],
     )

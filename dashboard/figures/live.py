@@ -1,24 +1,13 @@
 """What the runtime does while the run is live: output rate, footprint under its limit, KV blocks."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from contract.rest import LiveView, Point, Series
-from dashboard.figures.theme import (
-    BLUE,
-    BLUE_FILL,
-    GREEN,
-    VERMILION,
-    Key,
-    Subject,
-    base_figure,
-    empty_figure,
-    finite,
-    label_axes,
-    number,
-)
+from contract.rest import LiveView, Point
+from dashboard.figures.sketch import Sketch, empty_figure
+from dashboard.figures.theme import BLUE, BLUE_FILL, GREEN, VERMILION, Key, Subject, finite, number
 
 TIME_AXIS: Final = "time since the attempt began (s)"
 FAR_LIMIT: Final = 3.0
@@ -34,12 +23,11 @@ def output_rate_figure(live: LiveView, subject: Subject) -> go.Figure:
     points = _points(live, "output_tokens_per_s")
     if not points:
         return empty_figure(title, subject, _WAITING)
-    key = Key(BLUE, _SOLID, f"{number(points[-1].value)} tokens/s now")
-    figure = label_axes(base_figure(title, subject, [key]), TIME_AXIS, "output rate (tokens/s)")
-    figure.add_trace(_line(points, BLUE, "output rate", "tokens/s", fill="tozeroy"))
-    figure.update_traces(line_shape="hv", fillcolor=BLUE_FILL)
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    sketch = Sketch(title, subject, [Key(BLUE, _SOLID, f"{number(points[-1].value)} tokens/s now")])
+    sketch.axes(TIME_AXIS, "output rate (tokens/s)")
+    sketch.y_axis(rangemode="tozero")
+    sketch.add(**_line(points, BLUE, "output rate", "tokens/s"), fill="tozeroy", fillcolor=BLUE_FILL)
+    return sketch.figure()
 
 
 def footprint_figure(live: LiveView, subject: Subject) -> go.Figure:
@@ -54,12 +42,13 @@ def footprint_figure(live: LiveView, subject: Subject) -> go.Figure:
         Key(BLUE, _SOLID, f"{number(points[-1].value)} MB now, peak {number(peak)}"),
         Key(VERMILION, _DASHED, _limit_told(limits, is_drawn=has_line)),
     ]
-    figure = label_axes(base_figure(title, subject, keys), TIME_AXIS, "footprint (MB)")
-    figure.add_trace(_line(points, BLUE, "footprint", "MB"))
+    sketch = Sketch(title, subject, keys)
+    sketch.axes(TIME_AXIS, "footprint (MB)")
+    sketch.y_axis(rangemode="tozero")
+    sketch.add(**_line(points, BLUE, "footprint", "MB"))
     if has_line:
-        figure.add_trace(_line(limits, VERMILION, "limit", "MB", dash="dash"))
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+        sketch.add(**_line(limits, VERMILION, "limit", "MB", dash="dash"))
+    return sketch.figure()
 
 
 def _limit_told(limits: Sequence[Point], *, is_drawn: bool) -> str:
@@ -77,32 +66,28 @@ def kv_blocks_figure(live: LiveView, subject: Subject) -> go.Figure:
         return empty_figure(title, subject, _WAITING)
     lines = [(used, GREEN, "used", _SOLID, "solid"), (cached, VERMILION, "cached", _DASHED, "dash")]
     drawn = [line for line in lines if line[0]]
-    keys = [
-        Key(colour, mark, f"{name} {number(points[-1].value)}") for points, colour, name, mark, _ in drawn
-    ]
-    figure = label_axes(base_figure(title, subject, keys), TIME_AXIS, "KV blocks (blocks)")
-    for points, colour, name, _, dash in drawn:
-        figure.add_trace(_line(points, colour, name, "blocks", dash=dash))
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    keys = [Key(colour, mark, f"{name} {number(shown[-1].value)}") for shown, colour, name, mark, _ in drawn]
+    sketch = Sketch(title, subject, keys)
+    sketch.axes(TIME_AXIS, "KV blocks (blocks)")
+    sketch.y_axis(rangemode="tozero")
+    for shown, colour, name, _, dash in drawn:
+        sketch.add(**_line(shown, colour, name, "blocks", dash=dash))
+    return sketch.figure()
 
 
 def _points(live: LiveView, name: str) -> list[Point]:
     """Drawable points of the series of that name; none when it is missing."""
-    return finite(_series(live.series, name))
+    return finite(next((line.points for line in live.series if line.name == name), []))
 
 
-def _series(series: Sequence[Series], name: str) -> list[Point]:
-    return next((line.points for line in series if line.name == name), [])
-
-
-def _line(points: Sequence[Point], colour: str, name: str, unit: str, **style: str) -> go.Scatter:
-    return go.Scatter(
-        x=[point.t_s for point in points],
-        y=[point.value for point in points],
-        name=name,
-        mode="lines+markers" if len(points) == 1 else "lines",
-        line={"color": colour, "width": 2, "dash": style.get("dash", "solid")},
-        fill=style.get("fill", "none"),
-        hovertemplate=f"{name} %{{y:.4g}} {unit} at %{{x:.1f}} s<extra></extra>",
-    )
+def _line(points: Sequence[Point], colour: str, name: str, unit: str, dash: str = "solid") -> dict[str, Any]:
+    """A line of steps: a value holds until the next one, and nothing is known between two samples."""
+    return {
+        "x": [point.t_s for point in points],
+        "y": [point.value for point in points],
+        "name": name,
+        "mode": "lines+markers" if len(points) == 1 else "lines",
+        "line": {"color": colour, "width": 2, "dash": dash, "shape": "hv"},
+        # One template and not a text for each point: this is sent every second.
+        "hovertemplate": f"{name} %{{y:.4g}} {unit} at %{{x:.1f}} s<extra></extra>",
+    }

@@ -7,17 +7,8 @@ from typing import Final
 import plotly.graph_objects as go
 
 from contract.rest import DeviceReportView, PairView
-from dashboard.figures.theme import (
-    GRID,
-    ArmStyle,
-    arm_styles,
-    base_figure,
-    empty_figure,
-    label_axes,
-    number,
-    plain,
-    subject_of,
-)
+from dashboard.figures.sketch import Sketch, empty_figure
+from dashboard.figures.theme import GRID, ArmStyle, arm_styles, number, plain, subject_of
 
 _TITLE: Final = "Wall time, pair by pair"
 
@@ -31,17 +22,17 @@ def paired_wall_figure(report: DeviceReportView, arms: Sequence[str]) -> go.Figu
     if not present:
         return empty_figure(_TITLE, subject_of(report), "No pair has a completed trial: see the failures.")
     styles = arm_styles(arms)
-    figure = base_figure(_TITLE, subject_of(report), [styles[arm].key for arm in present])
-    label_axes(figure, "pair (in the order measured)", "wall time (s)")
-    figure.add_trace(_joins(report.pairs, present))
-    for arm in present:
-        figure.add_trace(_arm(report.pairs, styles[arm]))
+    sketch = Sketch(_TITLE, subject_of(report), [styles[arm].key for arm in present])
+    sketch.axes("pair (in the order measured)", "wall time (s)")
     numbers = [pair.pair for pair in report.pairs]
     # A whole number for each pair, but never so many that they run into each other.
-    figure.update_xaxes(dtick=max(1, math.ceil(len(numbers) / 12)), tick0=1, zeroline=False)
-    figure.update_xaxes(range=[min(numbers) - 0.5, max(numbers) + 0.5])
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    sketch.x_axis(dtick=max(1, math.ceil(len(numbers) / 12)), tick0=1, zeroline=False)
+    sketch.x_axis(range=[min(numbers) - 0.5, max(numbers) + 0.5])
+    sketch.y_axis(rangemode="tozero")
+    _join_arms(sketch, report.pairs, present)
+    for arm in present:
+        _draw_arm(sketch, report.pairs, styles[arm])
+    return sketch.figure()
 
 
 def _wall_s(pair: PairView, arm: str) -> float | None:
@@ -50,7 +41,7 @@ def _wall_s(pair: PairView, arm: str) -> float | None:
     return wall_s if wall_s is not None and math.isfinite(wall_s) else None
 
 
-def _joins(pairs: Sequence[PairView], arms: Sequence[str]) -> go.Scatter:
+def _join_arms(sketch: Sketch, pairs: Sequence[PairView], arms: Sequence[str]) -> None:
     xs: list[int | None] = []
     ys: list[float | None] = []
     for pair in pairs:
@@ -58,17 +49,16 @@ def _joins(pairs: Sequence[PairView], arms: Sequence[str]) -> go.Scatter:
         if len(walls) > 1:
             xs += [pair.pair, pair.pair, None]
             ys += [min(walls), max(walls), None]
-    return go.Scatter(x=xs, y=ys, mode="lines", line={"color": GRID, "width": 6}, hoverinfo="skip")
+    sketch.add(x=xs, y=ys, mode="lines", line={"color": GRID, "width": 6}, hoverinfo="skip")
 
 
-def _arm(pairs: Sequence[PairView], style: ArmStyle) -> go.Scatter:
+def _draw_arm(sketch: Sketch, pairs: Sequence[PairView], style: ArmStyle) -> None:
     measured = [(pair.pair, wall) for pair in pairs if (wall := _wall_s(pair, style.arm)) is not None]
-    return go.Scatter(
+    sketch.add(
         x=[pair for pair, _ in measured],
         y=[wall for _, wall in measured],
         mode="markers",
         name=plain(style.arm),
         marker={"color": style.colour, "symbol": style.symbol, "size": 10},
-        text=[f"pair {pair}, {plain(style.arm)}: {number(wall)} s" for pair, wall in measured],
-        hovertemplate="%{text}<extra></extra>",
+        text=[f"pair {pair}, {style.arm}: {number(wall)} s" for pair, wall in measured],
     )

@@ -7,12 +7,9 @@ own ink.
 
 import html
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import plotly.graph_objects as go
 
 from contract.rest import DeviceReportView, DeviceView, Point
 
@@ -35,7 +32,7 @@ FONT_SIZE_PX: Final = 13
 TITLE_SIZE_PX: Final = 15
 TITLE_WIDTH_CHARACTERS: Final = 46
 """Fits a figure of 340 pixels, the width of a small screen."""
-_LINE_PX: Final = 19
+LINE_PX: Final = 19
 MINUS: Final = "\u2212"
 BIG: Final = 1e9
 """From here on a number is written with an exponent."""
@@ -96,118 +93,6 @@ def arm_styles(arms: Sequence[str]) -> dict[str, ArmStyle]:
 def plain(text: str) -> str:
     """Foreign text for a figure: plotly reads tags in it, so they are made harmless."""
     return html.escape(text, quote=False)
-
-
-def base_figure(title: str, subject: Subject, keys: Iterable[Key] = ()) -> go.Figure:
-    """An empty frame with its title, the device, and what is what.
-
-    The key stands under the title, and not at the ends of lines, where names would lie on other lines.
-    """
-    lines = [f"<b>{line}</b>" for line in _wrapped(title)]
-    lines += [f'<span style="font-size:{FONT_SIZE_PX}px">{line}</span>' for line in _wrapped(str(subject))]
-    lines += [f'<span style="font-size:{FONT_SIZE_PX}px">{line}</span>' for line in _key_lines(list(keys))]
-    figure = go.Figure()
-    figure.update_layout(
-        template="none",
-        title={
-            "text": "<br>".join(lines),
-            "font": {"size": TITLE_SIZE_PX, "color": INK},
-            "x": 0.0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 1.0,
-            "yref": "container",
-            "yanchor": "top",
-            # Plotly measures from the first line's base, so its own height is left free above it.
-            "pad": {"t": 18, "l": 6},
-        },
-        font={"family": FONT, "size": FONT_SIZE_PX, "color": INK},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 62, "r": 18, "t": 24 + _LINE_PX * len(lines), "b": 48},
-        height=HEIGHT_PX,
-        showlegend=False,
-        hovermode="closest",
-        dragmode=False,
-        autosize=True,
-        separators=".\u202f",
-        # The same for every tick: a zoom of the reader stays when new points come.
-        uirevision="kept",
-    )
-    return figure
-
-
-def _key_lines(keys: Sequence[Key]) -> list[str]:
-    """Entries side by side, as many to a line as its width takes."""
-    lines: list[list[Key]] = []
-    for key in keys:
-        if lines and sum(len(k.text) + 4 for k in lines[-1]) + len(key.text) <= TITLE_WIDTH_CHARACTERS:
-            lines[-1].append(key)
-        else:
-            lines.append([key])
-    return [
-        "   ".join(f'<span style="color:{k.colour}">{k.mark}</span> {plain(k.text)}' for k in line)
-        for line in lines
-    ]
-
-
-def _wrapped(text: str) -> list[str]:
-    return [plain(line) for line in textwrap.wrap(text, TITLE_WIDTH_CHARACTERS)] or [""]
-
-
-def label_axes(figure: go.Figure, x_title: str, y_title: str) -> go.Figure:
-    """Titles with their units, a light grid and no box; the y axis of a quantity begins at zero."""
-    axis = {
-        **{"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "ticks": "", "fixedrange": True},
-        # 12 000 and not 12k: the prefix would stand beside a unit that has one of its own.
-        **{"separatethousands": True, "minexponent": 7, "tickangle": 0},
-    }
-    title_font = {"size": FONT_SIZE_PX}
-    figure.update_xaxes(**axis, title={"text": x_title, "font": title_font, "standoff": 8}, showgrid=False)
-    figure.update_yaxes(**axis, title={"text": y_title, "font": title_font, "standoff": 6}, automargin=True)
-    return figure
-
-
-def name_rows(figure: go.Figure, names: Sequence[tuple[str, str]]) -> None:
-    """Rows from the top, each with its name and colour above it; the figure grows with them.
-
-    Inside the frame, since names beside it would leave a small screen no room for the data. Row i spans
-    y = i ± 0.5, and its name takes the upper part.
-    """
-    for row, (name, colour) in enumerate(names):
-        figure.add_annotation(
-            x=0,
-            xref="paper",
-            xanchor="left",
-            y=row - 0.46,
-            yanchor="top",
-            text=plain(name),
-            showarrow=False,
-            font={"color": colour},
-        )
-    figure.update_yaxes(
-        range=[len(names) - 0.5, -0.5], showticklabels=False, showgrid=False, zeroline=False, automargin=False
-    )
-    figure.update_layout(
-        margin={"l": 12}, height=figure.layout.margin.t + figure.layout.margin.b + ROW_PX * len(names)
-    )
-
-
-def empty_figure(title: str, subject: Subject, message: str) -> go.Figure:
-    """A figure without data that says so, and why."""
-    figure = base_figure(title, subject)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-    figure.add_annotation(
-        text="<br>".join(_wrapped(message)),
-        x=0.5,
-        y=0.5,
-        xref="paper",
-        yref="paper",
-        showarrow=False,
-        font={"size": FONT_SIZE_PX, "color": INK},
-    )
-    return figure
 
 
 def finite(points: Iterable[Point]) -> list[Point]:

@@ -8,19 +8,8 @@ from typing import Final
 import plotly.graph_objects as go
 
 from contract.rest import DeviceReportView, LiveView, Spread
-from dashboard.figures.theme import (
-    GRID,
-    HEIGHT_PX,
-    ArmStyle,
-    Subject,
-    arm_styles,
-    base_figure,
-    empty_figure,
-    label_axes,
-    number,
-    plain,
-    subject_of,
-)
+from dashboard.figures.sketch import Sketch, empty_figure
+from dashboard.figures.theme import GRID, ArmStyle, Subject, arm_styles, number, plain, subject_of
 
 MAX_AGENTS: Final = 40
 _ROW_PX: Final = 30
@@ -82,24 +71,17 @@ def _figure(
     shown = agents[:MAX_AGENTS]
     cut = f" ({len(shown)} of {len(agents)}, slowest)" if len(shown) < len(agents) else ""
     styles = arm_styles(arms)
-    figure = label_axes(
-        base_figure(_TITLE + cut, subject, [style.key for style in styles.values()]), _X_TITLE, ""
-    )
+    sketch = Sketch(_TITLE + cut, subject, [style.key for style in styles.values()])
+    sketch.axes(_X_TITLE, "")
+    sketch.x_axis(rangemode="tozero", showgrid=True)
     rows = {agent: row for row, agent in enumerate(shown)}
-    _join_arms(figure, waits, rows)
+    sketch.y_axis(tickmode="array", tickvals=list(rows.values()), ticktext=[plain(agent) for agent in rows])
+    sketch.y_axis(range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False, automargin=True)
+    sketch.grow(_FRAME_PX + _ROW_PX * len(rows))
+    _join_arms(sketch, waits, rows)
     for arm in arms:
-        _draw_arm(figure, [wait for wait in waits[arm] if wait.agent in rows], styles[arm], rows)
-    figure.update_xaxes(rangemode="tozero", showgrid=True)
-    figure.update_yaxes(
-        tickmode="array",
-        tickvals=list(rows.values()),
-        ticktext=[plain(agent) for agent in rows],
-        range=[len(rows) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-    )
-    figure.update_layout(height=max(HEIGHT_PX, _FRAME_PX + _ROW_PX * len(rows)))
-    return figure
+        _draw_arm(sketch, [wait for wait in waits[arm] if wait.agent in rows], styles[arm], rows)
+    return sketch.figure()
 
 
 def _agents(waits: Mapping[str, Sequence[_Wait]]) -> list[str]:
@@ -113,8 +95,8 @@ def _agents(waits: Mapping[str, Sequence[_Wait]]) -> list[str]:
     return list(slowest)
 
 
-def _join_arms(figure: go.Figure, waits: Mapping[str, Sequence[_Wait]], rows: Mapping[str, int]) -> None:
-    """A thin line from an agent's quickest arm to its slowest: its length is what the arms differ by."""
+def _join_arms(sketch: Sketch, waits: Mapping[str, Sequence[_Wait]], rows: Mapping[str, int]) -> None:
+    """A thick line from an agent's quickest arm to its slowest: its length is what the arms differ by."""
     xs: list[float | None] = []
     ys: list[int | None] = []
     for agent, row in rows.items():
@@ -122,34 +104,29 @@ def _join_arms(figure: go.Figure, waits: Mapping[str, Sequence[_Wait]], rows: Ma
         if len(middles) > 1:
             xs += [min(middles), max(middles), None]
             ys += [row, row, None]
-    figure.add_trace(go.Scatter(x=xs, y=ys, mode="lines", line={"color": GRID, "width": 6}, hoverinfo="skip"))
+    sketch.add(x=xs, y=ys, mode="lines", line={"color": GRID, "width": 6}, hoverinfo="skip")
 
 
-def _draw_arm(figure: go.Figure, waits: Sequence[_Wait], style: ArmStyle, rows: Mapping[str, int]) -> None:
-    figure.add_trace(
-        go.Scatter(
-            x=[wait.middle for wait in waits],
-            y=[rows[wait.agent] for wait in waits],
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [max(0.0, wait.high - wait.middle) for wait in waits],
-                "arrayminus": [max(0.0, wait.middle - wait.low) for wait in waits],
-                "color": style.colour,
-                "thickness": 1.5,
-                "width": 4,
-            },
-            mode="markers",
-            name=plain(style.arm),
-            marker={"color": style.colour, "symbol": style.symbol, "size": 10},
-            text=[_told(wait, style.arm) for wait in waits],
-            hovertemplate="%{text}<extra></extra>",
-        )
+def _draw_arm(sketch: Sketch, waits: Sequence[_Wait], style: ArmStyle, rows: Mapping[str, int]) -> None:
+    sketch.add(
+        x=[wait.middle for wait in waits],
+        y=[rows[wait.agent] for wait in waits],
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, wait.high - wait.middle) for wait in waits],
+            "arrayminus": [max(0.0, wait.middle - wait.low) for wait in waits],
+            **{"color": style.colour, "thickness": 1.5, "width": 4},
+        },
+        mode="markers",
+        name=plain(style.arm),
+        marker={"color": style.colour, "symbol": style.symbol, "size": 10},
+        text=[_told(wait, style.arm) for wait in waits],
     )
 
 
 def _told(wait: _Wait, arm: str) -> str:
-    told = f"{plain(wait.agent)}, {plain(arm)}: {number(wait.middle)} ms"
+    told = f"{wait.agent}, {arm}: {number(wait.middle)} ms"
     if wait.trials == 1:
         return told
     return f"{told}, {number(wait.low)} to {number(wait.high)} over {wait.trials} trials"

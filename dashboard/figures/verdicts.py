@@ -8,16 +8,13 @@ import plotly.graph_objects as go
 
 from contract.metrics import METRICS
 from contract.rest import DeviceReportView, MetricVerdict
+from dashboard.figures.sketch import Sketch, empty_figure
 from dashboard.figures.theme import (
     BLUE,
     GREEN,
     GREY,
     OCHRE,
     VERMILION,
-    base_figure,
-    empty_figure,
-    label_axes,
-    name_rows,
     number,
     plain,
     signed_percent,
@@ -41,13 +38,14 @@ def verdict_figure(report: DeviceReportView, baseline: str, candidate: str) -> g
     judged = [verdict for verdict in report.verdicts if _drawable(verdict)]
     if not judged:
         return empty_figure(title, subject_of(report), _why_nothing(report.verdicts))
-    figure = label_axes(base_figure(title, subject_of(report)), "change (% of baseline)", "")
+    sketch = Sketch(title, subject_of(report))
+    sketch.axes("change (% of baseline)", "")
+    sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
+    sketch.name_rows([(_told(verdict), VERDICT_COLOURS[verdict.verdict]) for verdict in judged])
+    sketch.upright(0.0, GREY)
     for row, verdict in enumerate(judged):
-        _draw(figure, row, verdict)
-    figure.add_vline(x=0, line={"color": GREY, "width": 1})
-    figure.update_xaxes(showgrid=True, ticksuffix=" %", nticks=5)
-    name_rows(figure, [(_told(verdict), VERDICT_COLOURS[verdict.verdict]) for verdict in judged])
-    return figure
+        _draw(sketch, row, verdict)
+    return sketch.figure()
 
 
 def _drawable(verdict: MetricVerdict) -> bool:
@@ -58,39 +56,19 @@ def _why_nothing(verdicts: Sequence[MetricVerdict]) -> str:
     return verdicts[0].reason if verdicts else "Nothing to judge: the run has one arm."
 
 
-def _draw(figure: go.Figure, row: int, verdict: MetricVerdict) -> None:
+def _draw(sketch: Sketch, row: int, verdict: MetricVerdict) -> None:
     change = verdict.change_percent or 0.0
-    colour = VERDICT_COLOURS[verdict.verdict]
-    figure.add_shape(
-        type="rect",
-        x0=-verdict.floor_percent,
-        x1=verdict.floor_percent,
-        y0=row - 0.1,
-        y1=row + 0.42,
-        fillcolor=_FLOOR_FILL,
-        line={"width": 0},
-        layer="below",
-    )
+    colour, y = VERDICT_COLOURS[verdict.verdict], row + _BELOW_NAME
     low, high = _interval(verdict, change)
-    figure.add_trace(
-        go.Scatter(
-            x=[low, high],
-            y=[row + _BELOW_NAME] * 2,
-            mode="lines",
-            line={"color": colour, "width": 4},
-            hoverinfo="skip",
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[change],
-            y=[row + _BELOW_NAME],
-            mode="markers",
-            marker={"color": colour, "size": 11},
-            name=plain(verdict.metric),
-            text=[f"{plain(_told(verdict))}<br>{number(low)} to {number(high)} %, {verdict.pairs} pairs"],
-            hovertemplate="%{text}<extra></extra>",
-        )
+    sketch.band((-verdict.floor_percent, verdict.floor_percent), (row - 0.1, row + 0.42), _FLOOR_FILL)
+    sketch.add(x=[low, high], y=[y, y], mode="lines", line={"color": colour, "width": 4}, hoverinfo="skip")
+    sketch.add(
+        x=[change],
+        y=[y],
+        mode="markers",
+        marker={"color": colour, "size": 11},
+        name=plain(verdict.metric),
+        text=[f"{_told(verdict)}; interval {number(low)} to {number(high)} %, {verdict.pairs} pairs"],
     )
 
 

@@ -1,5 +1,6 @@
 """Two runs side by side, metric by metric. The address names the choice, so that it can be sent to others."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -145,7 +146,7 @@ async def _ask(reader: FarmReader, choice: Choice) -> list[Any]:
     except RefusedError as error:
         # The form stays filled: another choice may be allowed.
         return [*_options(sides, choice), _refusal(error, choice)]
-    return [*_options(sides, choice), _body(found, sides, choice)]
+    return [*_options(sides, choice), await asyncio.to_thread(_body, found, sides, choice)]
 
 
 def _refusal(error: RefusedError, choice: Choice) -> Component:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from dash import ctx, html
 
 from dashboard.client import SESSION_COOKIE, FarmClient, FarmReader
-from dashboard.errors import ControllerUnreachableError, DashboardError
+from dashboard.errors import DashboardError
 from dashboard.parts.panels import error_notice, fault_notice
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ async def read(client: FarmClient, ask: Callable[[FarmReader], Awaitable[Found]]
         async with client.reading_as(ctx.cookies.get(SESSION_COOKIE)) as reader:
             return await ask(reader)
     except DashboardError as error:
-        return Failed(error_notice(error), isinstance(error, ControllerUnreachableError))
+        return Failed(error_notice(error), error.will_pass)
     except Exception:
         # The last border before the browser: without this a page would say "loading" for ever.
         _log.exception("dashboard_fault")
