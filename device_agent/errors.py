@@ -122,6 +122,19 @@ class ModelMissingError(AgentError):
     fault = Fault.JOB
 
 
+class DeviceCallHangsError(AgentError):
+    """A call into a device's library did not come back in time; `stack` says where it is."""
+
+    kind = "device-call-hangs"
+    fault = Fault.DEVICE
+    retryable = True
+
+    def __init__(self, name: str, timeout_s: float, stack: str) -> None:
+        """`stack` as traceback.format_stack gives it."""
+        super().__init__(f"{name} did not come back within {timeout_s:.1f} s")
+        self.stack = stack
+
+
 class LaunchError(AgentError):
     """The runtime's process could not be started."""
 

@@ -98,7 +98,8 @@ class Facts:
     """What the shell sees now.
 
     gap_ns: time since the previous decision; slept_ns: how much of it the machine slept.
-    quiet_since_ns: when the last event came. collected: every line of an ended runtime is in the spool.
+    quiet_since_ns: when the last event came. starting: a start is under way and has a deadline of its own.
+    collected: every line of an ended runtime is in the spool.
     """
 
     now_ns: int
@@ -110,6 +111,7 @@ class Facts:
     cancel: bool = False
     lease_gone: bool = False
     renewing: bool = False
+    starting: bool = False
     spool_full: bool = False
     events_invalid: bool = False
     collected: bool = False
@@ -210,6 +212,8 @@ def _with_runtime(held: Held, facts: Facts) -> tuple[Instruction, ...]:
     match facts.runtime:
         case RuntimeCondition.GONE:
             return (EnterPhase(_phase_after_end(held, facts)),) if facts.collected else (Collect(),)
+        case RuntimeCondition.ABSENT if facts.starting:
+            return ()
         case RuntimeCondition.ABSENT if held.stop is not None:
             return (EnterPhase(HeldPhase.UPLOADING),)
         case RuntimeCondition.ABSENT:

@@ -16,10 +16,12 @@ from device_agent.client import ControllerClient
 from device_agent.clock import monotonic_ns, wall
 from device_agent.collect.upload import wait_after
 from device_agent.delivery import Delivery
+from device_agent.devices.call import DeviceCall
 from device_agent.devices.port import Target
 from device_agent.errors import (
     AgentError,
     AgentOutdatedError,
+    DeviceCallHangsError,
     FolderDamagedError,
     TokenRefusedError,
 )
@@ -52,6 +54,7 @@ class Agent:
         self._around = Surroundings(client, settings, self._shutdown)
         self._attempts_root = settings.agent_home / "attempts"
         self._desk = ClaimDesk(client, settings)
+        self._reporting: dict[DeviceId, DeviceCall[DeviceReport]] = {}
         self._runners: dict[DeviceId, AttemptRunner] = {}
         self._deliveries: dict[AttemptId, tuple[Delivery, asyncio.Task[None]]] = {}
         self._answer: HelloAnswer | None = None
@@ -192,12 +195,17 @@ class Agent:
 
     async def _report(self, target: Target) -> DeviceReport | None:
         """None when the device did not answer in time: one that hangs must not hide the others."""
+        call = self._reporting.get(target.device_id)
+        if call is None or call.done:
+            call = DeviceCall(target.report, f"the report of {target.device_id}")
+            self._reporting[target.device_id] = call
         try:
-            async with asyncio.timeout(_REPORT_DEADLINE_S):
-                return await asyncio.to_thread(target.report)
-        except (TimeoutError, OSError) as error:
+            return await call.result(_REPORT_DEADLINE_S)
+        except DeviceCallHangsError as error:
+            _log.error("device_hangs", device_id=target.device_id, detail=str(error), stack=error.stack)
+        except OSError as error:
             _log.error("device_report_failed", device_id=target.device_id, detail=str(error))
-            return None
+        return None
 
     async def _say_hello(self) -> None:
         backoff = Backoff(self._settings.retry_first_s, self._settings.retry_cap_s)

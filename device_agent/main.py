@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -29,6 +30,7 @@ from device_agent.settings import AgentSettings
 _log = structlog.get_logger(__name__)
 
 _PARENT_POLL_S = 0.5
+_DISK_THREADS = 32
 
 
 class AgentExit(IntEnum):
@@ -60,6 +62,8 @@ def serve(settings: AgentSettings) -> AgentExit:
 async def _serve(settings: AgentSettings, parent_pid: int) -> AgentExit:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Spools and files of many attempts wait for the disk at the same time; the default knows two cores.
+    loop.set_default_executor(ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="disk"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watch = asyncio.create_task(_watch_parent(parent_pid, stop)) if settings.exit_with_parent else None

@@ -22,10 +22,12 @@ from device_agent.collect.intake import Intake
 from device_agent.collect.link import RuntimeLink
 from device_agent.conclusion import Finding, conclude_attempt
 from device_agent.delivery import Delivery
+from device_agent.devices.call import DeviceCall
 from device_agent.devices.port import RuntimeProcess, Target
 from device_agent.errors import (
     AgentError,
     AgentOutdatedError,
+    DeviceCallHangsError,
     LaunchError,
     ModelMissingError,
     RefusedError,
@@ -60,6 +62,7 @@ _log = structlog.get_logger(__name__)
 # Instructions follow from one another; a decision that never comes to rest is a bug and may not spin.
 _MAX_DECISIONS_A_TICK = 10
 _DISK_PAUSE_S = 1.0
+_START_DEADLINE_S = 60.0
 _PHASE_WORDS: dict[HeldPhase, Phase] = {
     HeldPhase.ACCEPTING: "preparing",
     HeldPhase.PREPARING: "preparing",
@@ -97,6 +100,7 @@ class AttemptRunner:
         self._sampler = HostSampler(self._spool, around.settings)
         self._renewal: asyncio.Task[None] | None = None
         self._renew_backoff = Backoff(around.settings.retry_first_s, around.settings.retry_cap_s)
+        self._starting: asyncio.Task[None] | None = None
         self._lease_file_lock = asyncio.Lock()
         self._lease_gone = False
         self._collected = False
@@ -134,9 +138,10 @@ class AttemptRunner:
         finally:
             if self._link is not None:
                 await self._link.stop()
-            if self._renewal is not None:
-                self._renewal.cancel()
-                await asyncio.wait([self._renewal])
+            for task in (self._renewal, self._starting):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait([task])
 
     def _ended(self) -> bool:
         return self._held.phase is HeldPhase.ENDED
@@ -203,6 +208,9 @@ class AttemptRunner:
         if self._renewal is not None and self._renewal.done():
             finished, self._renewal = self._renewal, None
             finished.result()
+        if self._starting is not None and self._starting.done():
+            started, self._starting = self._starting, None
+            started.result()
         if self._link is not None:
             self._link.check()
 
@@ -218,6 +226,7 @@ class AttemptRunner:
             cancel=self._delivery.cancelled,
             lease_gone=self._lease_gone,
             renewing=self._renewal is not None,
+            starting=self._starting is not None,
             spool_full=self._storage_full or (self._link is not None and self._link.spool_full),
             events_invalid=bool(progress.invalid),
             collected=self._collected,
@@ -230,6 +239,8 @@ class AttemptRunner:
         if self._process is not None:
             alive = self._process.exit_status() is None
             return RuntimeCondition.ALIVE if alive else RuntimeCondition.GONE
+        if self._starting is not None:
+            return RuntimeCondition.ABSENT
         return RuntimeCondition.GONE if self.folder.start_intended else RuntimeCondition.ABSENT
 
     async def _carry_out(self, instruction: Instruction) -> None:
@@ -237,7 +248,7 @@ class AttemptRunner:
             case Renew():
                 self._renewal = asyncio.create_task(self._renew())
             case Start():
-                await self._start()
+                self._starting = asyncio.create_task(self._start())
             case EnterPhase(phase):
                 await self._enter(phase)
             case Stop(reason):
@@ -318,20 +329,33 @@ class AttemptRunner:
             await self._write_lease_file(self._held.deadline_ns)
 
     async def _start(self) -> None:
+        call = DeviceCall(self._launch, f"the start of {self._lease.attempt_id}")
         try:
-            model = await asyncio.to_thread(self._target.model_path, self._lease.spec.model)
-            self._process = await asyncio.to_thread(self._target.launch, self.folder, model)
-        except (LaunchError, ModelMissingError) as error:
+            process = await call.result(_START_DEADLINE_S)
+        except asyncio.CancelledError:
+            call.when_done(lambda late: late.kill())
+            raise
+        except (LaunchError, ModelMissingError, DeviceCallHangsError) as error:
+            call.when_done(lambda late: late.kill())
             missing = isinstance(error, ModelMissingError)
             reason = FailureReason.MODEL_MISSING if missing else FailureReason.AGENT_BUG
             self._detail = str(error)
-            self._held = self._held.stopping(reason, monotonic_ns())
+            if self._held.stop is None:
+                self._held = self._held.stopping(reason, monotonic_ns())
             return
-        pid = self._process.pid
+        self._process = process
         self._open_link()
         if self._link is not None:
             self._link.start()
-        await asyncio.to_thread(self._note, lambda seq, now: RuntimeStarted(seq=seq, t_mono_ns=now, pid=pid))
+        try:
+            await asyncio.to_thread(
+                self._note, lambda seq, now: RuntimeStarted(seq=seq, t_mono_ns=now, pid=process.pid)
+            )
+        except SpoolFullError:
+            self._storage_full = True
+
+    def _launch(self) -> RuntimeProcess:
+        return self._target.launch(self.folder, self._target.model_path(self._lease.spec.model))
 
     async def _enter(self, phase: HeldPhase) -> None:
         word = _PHASE_WORDS[phase]

@@ -93,6 +93,12 @@ CASES: dict[str, tuple[Held, Facts, tuple[Instruction, ...]]] = {
         (Stop(R.ACCEPT_TIMEOUT),),
     ),
     "preparing starts the runtime": (PREPARING, replace(CALM, runtime=ABSENT), (Start(),)),
+    "one start at a time": (PREPARING, replace(CALM, runtime=ABSENT, starting=True), ()),
+    "a start under way is waited for": (
+        stopping(PREPARING, R.CANCELLED),
+        replace(CALM, runtime=ABSENT, starting=True),
+        (),
+    ),
     "a ready runtime runs": (PREPARING, replace(CALM, ready=True), (EnterPhase(HeldPhase.RUNNING),)),
     "renewal is due": (replace(RUNNING, renew_at_ns=NOW), CALM, (Renew(),)),
     "one renewal at a time": (replace(RUNNING, renew_at_ns=NOW), replace(CALM, renewing=True), ()),
