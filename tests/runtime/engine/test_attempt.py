@@ -129,7 +129,9 @@ def test_a_chain_hands_outputs_on_and_trimming_shortens_prompts(run: Run) -> Non
 
 
 def test_a_soak_repeats_the_graph_and_its_calls_use_their_numbers_again(run: Run) -> None:
-    graph = shared_prefix(agents=2, calls=1).model_copy(update={"repeat_for_s": 0.3})
+    # A round takes some milliseconds; a busy machine may need much longer.
+    graph = shared_prefix(agents=2, system_tokens=16, calls=1, output_tokens=1)
+    graph = graph.model_copy(update={"repeat_for_s": 1.5})
     exit_code, events = run(attempt_spec(graph, ["paged"]))
     assert exit_code == RuntimeExit.COMPLETED
     finished = Counter((event.agent, event.call) for event in of_type(events, "call_finished"))
