@@ -49,7 +49,7 @@ def _serve(settings: Settings) -> int:
         sys.stderr.write(f"controller: {error}\n")
         return EXIT_USAGE
     app = create_app(settings.model_copy(update={"port": sock.getsockname()[1]}))
-    server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False))
+    server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
     server.serve_until_stopped(sock, on_stop=app.state.context.bell.close)
     return 0
 

@@ -95,7 +95,7 @@ def mount_dashboard(app: FastAPI, settings: Settings) -> bool:
     except ImportError as error:
         _log.info("dashboard_absent", detail=str(error), advice="install the extra `dashboard` to have it")
         return False
-    dashboard.mount(app, settings.base_url)
+    dashboard.mount(app, settings.local_url)
     return True
 
 

@@ -25,7 +25,7 @@ from controller.db.migrate import upgrade
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
-from controller.settings import WILDCARD_HOSTS, Settings
+from controller.settings import Settings
 
 EXIT_USAGE: Final = 2
 STATE_FILE: Final = "controller.json"
@@ -70,7 +70,7 @@ def _serve(settings: Settings, *, with_agent: bool) -> int:
     context: ApiContext = app.state.context
     ensure_admin_token(context, settings.home_path)
     farm = _EmbeddedFarm(context, with_agent=with_agent)
-    server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False))
+    server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
     try:
         server.serve_until_stopped(sock, on_stop=context.bell.close, beside=farm.run)
     finally:
@@ -88,8 +88,7 @@ class _EmbeddedFarm:
     async def run(self) -> None:
         """Until cancelled; then the child is down."""
         settings = self._context.settings
-        host = "127.0.0.1" if settings.host in WILDCARD_HOSTS else settings.host
-        url = f"http://{host}:{settings.port}"
+        url = settings.local_url
         _write_state(settings.home_path, url)
         _log.info("ready", url=url, home=str(settings.home_path))
         if not self._with_agent:

@@ -63,6 +63,12 @@ class Settings(BaseSettings):
         return self.public_url.rstrip("/") or f"http://{self.host}:{self.port}"
 
     @property
+    def local_url(self) -> str:
+        """How a process on this machine reaches the controller, whatever stands in front of it."""
+        host = "127.0.0.1" if self.host in WILDCARD_HOSTS else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
     def allowed_host_names(self) -> list[str]:
         """Names that the Host header may have: those allowed, the address listened on, the public one."""
         public = urlsplit(self.public_url).hostname or ""

@@ -9,6 +9,7 @@ from contract.rest import ArmReport, DeviceReportView, PairView
 from contract.states import TargetKind
 from controller.analysis.arms import arm_report, medians_of
 from controller.analysis.facts import AttemptFacts, Mishap
+from controller.analysis.flatness import flatness_of
 from controller.analysis.reading import ArmMedians, read_result, reduction_percent, speedup
 from controller.analysis.verdict import Verdict
 from controller.analysis.verdicts import ComparisonPlan, Measured, verdict_view
@@ -60,7 +61,7 @@ def device_report(
         wall_reduction_percent=reduction_percent(*walls) if walls else None,
         speedup=speedup(*walls) if walls else None,
         verdicts=[verdict_view(name, verdict) for name, verdict in verdicts.items()],
-        reading=_reading(plan, arms),
+        reading=[*_reading(plan, arms), *_soak_reading(plan, measured)],
         failures=failures(measured.facts, failure),
         sample_texts=sample_texts(measured.facts, plan.candidate),
     )
@@ -99,6 +100,19 @@ def _reading(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> list[str]:
         return []
     medians = [_arm_medians(medians_of(arms[arm])) for arm in (plan.baseline, plan.candidate)]
     return [sentence.text for sentence in read_result(medians[0], medians[1], LEVEL_PERCENT)]
+
+
+def _soak_reading(plan: ComparisonPlan, measured: Measured) -> list[str]:
+    """Whether each arm's footprint stayed flat, by its worst trial; nothing for a workload that ends itself."""
+    if not plan.is_soak:
+        return []
+    sentences = []
+    for arm in plan.arms:
+        found = [flatness_of(trial) for trial in measured.facts.measured(arm.arm)]
+        worst = max((flat for flat in found if flat), key=lambda flat: flat.growth_percent, default=None)
+        if worst is not None:
+            sentences.append(f"{arm.arm}: {worst}")
+    return sentences
 
 
 def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:

@@ -28,6 +28,8 @@ class ComparisonPlan:
     trials: Sequence[TrialSpec]
     gate: GateRequest
     seed: int
+    is_soak: bool = False
+    """The workload repeats for a fixed time: its footprint is to stay flat (C7)."""
 
     @property
     def compares(self) -> bool:

@@ -74,6 +74,7 @@ def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
         trials=[TrialSpec.model_validate(trial) for trial in job.spec["trials"]],
         gate=request.gate,
         seed=request.seed,
+        is_soak=job.spec["workload"]["repeat_for_s"] is not None,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from contract.events import Stream
 from contract.failures import FAILURES, FailureReason
 from contract.jobs import TrialSpec
 from contract.rest import DeviceReportView
@@ -127,3 +128,21 @@ def test_each_pair_shows_the_wall_time_of_its_completed_trials() -> None:
     assert [pair.pair for pair in pairs] == [1, 2, 3, 4, 5, 6]
     assert pairs[0].wall_s == pytest.approx({"serial": 1.002, "paged": 0.4008})
     assert list(pairs[1].wall_s) == ["serial"]
+
+
+def test_only_a_soak_says_whether_memory_stayed_flat() -> None:
+    story = AttemptStory()
+    story.control("trial_started", trial=3, arm="serial", pair=1, warmup=False)
+    for second in range(100):
+        story.add(
+            Stream.SAMPLES,
+            "memory_sampled",
+            1000.0 * second,
+            trial=3,
+            footprint_bytes=500_000_000,
+            method="story",
+        )
+    story.control("trial_finished", 100_000.0, trial=3, status="completed")
+    assert _report(story).reading == []
+    (sentence,) = _report(story, replace(PLAN, is_soak=True)).reading
+    assert sentence.startswith("serial: Memory is flat")
