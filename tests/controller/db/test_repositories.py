@@ -83,16 +83,9 @@ def test_samples_are_replaced_as_a_whole_and_a_summary_is_kept_once(farm: Farm) 
     attempt_id = farm.granted(agent, "d1").attempt_id
 
     def sample(value: float) -> SampleRow:
-        return SampleRow(
-            attempt_id=attempt_id,
-            trial=1,
-            arm="a",
-            pair=1,
-            metric="wall_s",
-            value=value,
-            agent=None,
-            call=None,
-        )
+        row = SampleRow(attempt_id=attempt_id, trial=1, arm="a", pair=1, metric="wall_s", value=value)
+        row.agent, row.call = None, None
+        return row
 
     for values in ([1.0, 2.0], [3.0]):
         with farm.turn() as turn:
