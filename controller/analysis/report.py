@@ -103,7 +103,7 @@ def _reading(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> list[str]:
 
 
 def _soak_reading(plan: ComparisonPlan, measured: Measured) -> list[str]:
-    """Whether each arm's footprint stayed flat, by its worst trial; nothing for a workload that ends itself."""
+    """Whether each arm stayed flat, by its worst trial; nothing where the workload ends by itself."""
     if not plan.is_soak:
         return []
     sentences = []
