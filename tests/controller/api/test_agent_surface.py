@@ -1,0 +1,255 @@
+"""The agent surface over HTTP: every answer and every refusal that service.md 8.5 and 8.6 promise."""
+
+import asyncio
+import gzip
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import httpx
+import pytest
+from sqlalchemy import select
+from sqlalchemy.pool import QueuePool
+from ulid import ULID
+
+from contract.agent_api import EventBatchHeader, Lease
+from contract.problems import Problem
+from contract.rest import DeviceSelector
+from contract.states import JobState, RunState
+from controller.api.bell import Bell
+from controller.db.models import AgentRow, ClaimRow, JobRow, RunRow, TokenKind
+from controller.db.tokens import TokenGrant
+from tests.controller.farm import control_lines, spec_template
+from tests.fakes.farm import FakeAgent, Farm, host_report
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def agent(farm: Farm) -> FakeAgent:
+    made = await farm.agent()
+    await made.hello(host_report())
+    return made
+
+
+@pytest.fixture
+async def lease(farm: Farm, agent: FakeAgent) -> Lease:
+    add_job(farm)
+    granted = await agent.claim("host-1")
+    assert granted is not None
+    return granted
+
+
+def add_job(farm: Farm) -> str:
+    """A run with one job that any host may run; returns the job's id."""
+    run_id, job_id = f"run_{ULID()}", f"job_{ULID()}"
+    with farm.context.turn() as turn:
+        run = RunRow(
+            run_id=run_id, state=RunState.ACTIVE, request={}, workload="tiny", workload_digest="",
+            model="tiny", labels={}, principal="test", created_at=turn.now,
+        )  # fmt: skip
+        turn.session.add(run)
+        turn.session.flush()
+        job = JobRow(
+            job_id=job_id, run_id=run_id, position=0, selector=DeviceSelector().model_dump(mode="json"),
+            model="tiny", spec=spec_template(run_id, job_id), state=JobState.QUEUED, priority=5,
+            excluded_devices=[], max_attempts=3, queue_deadline=turn.after(3600), created_at=turn.now,
+        )  # fmt: skip
+        turn.session.add(job)
+    return job_id
+
+
+def batch(lease: Lease, lines: list[bytes], **header: Any) -> bytes:
+    values: dict[str, Any] = {
+        "stream": "control",
+        "first_seq": 1,
+        "count": len(lines),
+        "fence": lease.fence,
+        "sent_at": datetime.now(UTC),
+        **header,
+    }
+    return gzip.compress(b"\n".join([EventBatchHeader(**values).model_dump_json().encode(), *lines]) + b"\n")
+
+
+async def send(agent: FakeAgent, lease: Lease, body: bytes, encoding: str = "gzip") -> httpx.Response:
+    async with agent.farm.client(agent.token, headers={"Content-Encoding": encoding}) as client:
+        return await client.post(f"/agent/attempts/{lease.attempt_id}/events", content=body)
+
+
+async def put(agent: FakeAgent, path: str, **options: Any) -> httpx.Response:
+    async with agent.farm.client(agent.token) as client:
+        return await client.put(path, **options)
+
+
+def problem(response: httpx.Response) -> tuple[int, str]:
+    """Status and code of a problem document, which it must be."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    document = Problem.model_validate(response.json())
+    assert document.status == response.status_code
+    return document.status, document.code
+
+
+def result(lease: Lease, **fields: Any) -> dict[str, Any]:
+    return {"fence": lease.fence, "outcome": "succeeded", "last_seq": {"control": 3}, **fields}
+
+
+async def test_an_attempt_from_enrolment_to_result(farm: Farm, agent: FakeAgent, lease: Lease) -> None:
+    lines = control_lines(lease.attempt_id, 3)
+    answer = (await send(agent, lease, batch(lease, lines))).json()
+    assert answer == {"next_seq": 4, "min_interval_s": 0.0, "directive": "continue"}
+    path = f"/agent/attempts/{lease.attempt_id}/result"
+    done = await put(agent, path, json=result(lease))
+    assert done.json() == {"attempt_id": lease.attempt_id, "state": "succeeded", "salvaged": False}
+    assert (await put(agent, path, json=result(lease))).json() == done.json()
+
+
+async def test_a_hello_of_an_unknown_contract_is_outdated_even_with_unknown_fields(agent: FakeAgent) -> None:
+    response = await agent.post("/agent/hello", {"contract_version": "9.9", "brand_new_field": 1})
+    assert problem(response) == (426, "agent-outdated")
+
+
+async def test_an_enrolment_of_an_unknown_contract_is_outdated(farm: Farm) -> None:
+    token = farm.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
+    async with farm.client(token) as client:
+        response = await client.post("/agent/enroll", json={"agent_name": "x", "contract_version": "9.9"})
+    assert problem(response) == (426, "agent-outdated")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"agent_version": 1}', b'{"contract_version": 1}'])
+async def test_a_hello_that_cannot_be_read_is_named(agent: FakeAgent, body: bytes) -> None:
+    async with agent.farm.client(agent.token) as client:
+        response = await client.post("/agent/hello", content=body)
+    assert problem(response) == (422, "validation")
+
+
+async def test_a_gap_says_where_to_go_on(agent: FakeAgent, lease: Lease) -> None:
+    lines = control_lines(lease.attempt_id, 2, first_seq=5)
+    response = await send(agent, lease, batch(lease, lines, first_seq=5))
+    assert problem(response) == (409, "events-gap")
+    assert (response.json()["next_seq"], response.json()["stream"]) == (1, "control")
+
+
+async def test_another_content_is_a_conflict(agent: FakeAgent, lease: Lease) -> None:
+    await send(agent, lease, batch(lease, control_lines(lease.attempt_id, 2)))
+    response = await send(agent, lease, batch(lease, control_lines(lease.attempt_id, 2, mark=1)))
+    assert problem(response) == (422, "seq-conflict")
+
+
+async def test_a_bad_line_is_named_and_nothing_of_its_batch_is_stored(agent: FakeAgent, lease: Lease) -> None:
+    good = control_lines(lease.attempt_id, 2)
+    bad = json.dumps({**json.loads(good[1]), "stage": "nonsense"}).encode()
+    response = await send(agent, lease, batch(lease, [good[0], bad]))
+    assert problem(response) == (422, "validation")
+    assert response.json()["errors"][0]["pointer"] == "/3/stage"
+    assert "line 3" in response.json()["detail"]
+    assert (await send(agent, lease, batch(lease, good))).json()["next_seq"] == 3
+
+
+async def test_a_wrong_fence_is_fenced_everywhere(agent: FakeAgent, lease: Lease) -> None:
+    wrong = lease.fence + 1
+    lines = control_lines(lease.attempt_id, 1)
+    assert problem(await send(agent, lease, batch(lease, lines, fence=wrong))) == (409, "fenced")
+    body = {"fence": wrong, "phase": "running", "sent_at": datetime.now(UTC).isoformat()}
+    assert problem(await agent.post(f"/agent/leases/{lease.lease_id}:renew", body)) == (409, "fenced")
+    path = f"/agent/attempts/{lease.attempt_id}/result"
+    assert problem(await put(agent, path, json=result(lease, fence=wrong))) == (409, "fenced")
+
+
+async def test_a_lease_that_never_was_is_gone(agent: FakeAgent) -> None:
+    body = {"fence": 1, "phase": "running", "sent_at": datetime.now(UTC).isoformat()}
+    assert problem(await agent.post(f"/agent/leases/lea_{ULID()}:renew", body)) == (410, "lease-gone")
+
+
+async def test_what_a_result_lacks_is_named(agent: FakeAgent, lease: Lease) -> None:
+    path = f"/agent/attempts/{lease.attempt_id}/result"
+    missing = await put(agent, path, json=result(lease))
+    assert problem(missing) == (409, "events-missing")
+    assert (missing.json()["next_seq"], missing.json()["stream"]) == (1, "control")
+    await send(agent, lease, batch(lease, control_lines(lease.attempt_id, 3)))
+    content = b"report"
+    reference = {"name": "crash", "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+    missing = await put(agent, path, json=result(lease, artifacts=[reference]))
+    assert problem(missing) == (409, "artifacts-missing")
+    assert missing.json()["missing"] == ["crash"]
+    kept = await put(agent, f"/agent/attempts/{lease.attempt_id}/artifacts/crash", content=content)
+    assert kept.json() == reference
+    other = await put(agent, f"/agent/attempts/{lease.attempt_id}/artifacts/crash", content=b"other")
+    assert problem(other) == (409, "artifact-conflict")
+    assert (await put(agent, path, json=result(lease, artifacts=[reference]))).json()["state"] == "succeeded"
+
+
+async def test_too_large_is_refused_before_and_after_unpacking(agent: FakeAgent, lease: Lease) -> None:
+    plain = b"x" * ((1 << 20) + 1)
+    assert problem(await send(agent, lease, plain, "identity")) == (413, "payload-too-large")
+    assert problem(await send(agent, lease, gzip.compress(plain * 20))) == (413, "payload-too-large")
+
+
+async def test_another_agent_s_attempt_does_not_exist(farm: Farm, agent: FakeAgent, lease: Lease) -> None:
+    other = await farm.agent("lab-2")
+    body = batch(lease, control_lines(lease.attempt_id, 1))
+    assert problem(await send(other, lease, body)) == (404, "attempt-not-found")
+    path = f"/agent/attempts/{lease.attempt_id}/result"
+    assert problem(await put(other, path, json=result(lease))) == (404, "attempt-not-found")
+
+
+# --- the long poll
+
+
+async def ask(agent: FakeAgent, wait_s: float, claim_id: str = "") -> httpx.Response:
+    body = {"claim_id": claim_id or f"clm_{ULID()}", "devices": ["host-1"], "wait_s": wait_s}
+    return await agent.post("/agent/claims", body)
+
+
+async def test_a_claim_waits_for_a_job_and_gets_it_by_looking_itself(farm: Farm, agent: FakeAgent) -> None:
+    waiting = asyncio.create_task(ask(agent, 20))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    # Nobody rings: the claim finds it although it is not told.
+    add_job(farm)
+    response = await asyncio.wait_for(waiting, 15)
+    assert response.status_code == 200
+
+
+async def test_a_claim_that_waits_in_vain_gets_204_and_is_remembered(farm: Farm, agent: FakeAgent) -> None:
+    claim_id = f"clm_{ULID()}"
+    assert (await ask(agent, 0.3, claim_id)).status_code == 204
+    with farm.context.turn() as turn:
+        assert turn.session.get_one(ClaimRow, claim_id).lease_id is None
+    add_job(farm)
+    assert (await ask(agent, 0, claim_id)).status_code == 204
+    assert (await ask(agent, 0)).status_code == 200
+
+
+async def test_waiting_claims_end_at_once_when_the_controller_stops(farm: Farm, agent: FakeAgent) -> None:
+    waiting = asyncio.create_task(ask(agent, 25))
+    await asyncio.sleep(0.2)
+    farm.context.bell.close()
+    assert (await asyncio.wait_for(waiting, 10)).status_code == 204
+
+
+async def test_a_waiting_claim_holds_no_connection_of_the_database(farm: Farm, agent: FakeAgent) -> None:
+    waiting = [asyncio.create_task(ask(agent, 3)) for _ in range(40)]
+    await asyncio.sleep(0.5)
+    pool = cast(QueuePool, farm.context.sessions.engine.pool)
+    in_use = []
+    for _ in range(30):
+        in_use.append(pool.checkedout())
+        # A writer passes while forty claims wait.
+        with farm.context.turn() as turn:
+            turn.session.scalars(select(AgentRow)).all()
+        await asyncio.sleep(0.02)
+    assert min(in_use) == 0
+    assert {response.status_code for response in await asyncio.gather(*waiting)} == {204}
+
+
+async def test_the_bell_wakes_everyone_who_waits_and_nobody_later() -> None:
+    bell = Bell()
+    waiting = [asyncio.create_task(bell.wait(30)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    await asyncio.to_thread(bell.ring)
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(bell.wait(30), 0.1)
+    bell.close()
+    await asyncio.wait_for(bell.wait(30), 5)
