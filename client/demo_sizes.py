@@ -8,10 +8,12 @@ from contract.rest import ArmRequest, DeviceSelector, GateRequest, RunRequest, W
 
 MODEL: Final = "smollm2-135m-instruct"
 WORKLOAD: Final = "shared-prefix"
+LABEL: Final = "purpose"
+LABEL_VALUE: Final = "demo"
 BASELINE: Final = "serial"
 CANDIDATE: Final = "paged"
 AGENTS: Final = 5
-PREFIX_TOKENS: Final = 400
+PREFIX_TOKENS: Final = 128
 # As in the articles; a serial trial of it takes minutes on two cores.
 FULL_PREFIX_TOKENS: Final = 2000
 CALLS: Final = 3
@@ -59,5 +61,5 @@ def demo_request(sizes: DemoSizes, device_id: str) -> RunRequest:
         warmups=sizes.warmups,
         engine=EngineOptions(dtype="float32"),
         gate=GateRequest(metrics=["wall_s"]),
-        labels={"purpose": "demo"},
+        labels={LABEL: LABEL_VALUE},
     )

@@ -111,7 +111,7 @@ def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> 
 
 def _trials(arm: ArmReport) -> str:
     failed = f", {arm.trials_failed} failed" if arm.trials_failed else ""
-    return f"{arm.trials} trials{failed}"
+    return f"{arm.trials} trial{'' if arm.trials == 1 else 's'}{failed}"
 
 
 def _moved(baseline: Spread | None, candidate: Spread | None) -> str:

@@ -1,5 +1,6 @@
 """`dynofarm demo`: a whole farm on this machine, one run of five agents, its report, and an audit."""
 
+import contextlib
 import dataclasses
 import time
 from pathlib import Path
@@ -28,6 +29,7 @@ from contract.states import DeviceState, GateExit, RunOutcome, TargetKind
 
 DEVICE_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.5
+_LEFTOVERS: Final = 50
 _MEASURED: Final = frozenset({RunOutcome.PASSED, RunOutcome.INCONCLUSIVE, RunOutcome.REGRESSED})
 
 
@@ -92,13 +94,16 @@ def demo(options: DemoOptions, output: Output) -> int:
 
 def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: Output) -> int:
     """One run from submission to result; its exit code."""
+    cancel_leftovers(client, output)
     device_id = wait_for_device(client, output)
     run = client.submit(demo_request(sizes, device_id))
     output.say(f"submitted {run.run_id}, live at {run.report_url}")
-    with progress_view(output, sizes.calls_of_a_trial) as view:
-        for standing in RunFollower(client, run.run_id, read_settings().poll_s).standings():
-            view.update(standing)
-            run = standing.run
+    try:
+        run = _followed(client, run, sizes, output)
+    except (KeyboardInterrupt, SystemExit):
+        # A farm forgets nothing: the next one in this home would take the run up again.
+        _cancel_quickly(client.url, home, run.run_id)
+        raise
     report = client.report(run.run_id)
     output.show(report_view(report, HEADLINE_METRICS))
     if run.outcome not in _MEASURED:
@@ -108,6 +113,29 @@ def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: O
     result = demo_result(report, audit)
     output.result(result, demo_view(result))
     return exit_code_of(audit)
+
+
+def _followed(client: DynofarmClient, run: RunView, sizes: DemoSizes, output: Output) -> RunView:
+    with progress_view(output, sizes.calls_of_a_trial) as view:
+        for standing in RunFollower(client, run.run_id, read_settings().poll_s).standings():
+            view.update(standing)
+            run = standing.run
+    return run
+
+
+def cancel_leftovers(client: DynofarmClient, output: Output) -> None:
+    """Runs of demos that were killed would have the device first."""
+    for run in client.runs(limit=_LEFTOVERS).runs:
+        if run.outcome is None and run.labels.get(demo_sizes.LABEL) == demo_sizes.LABEL_VALUE:
+            output.say(f"cancelling {run.run_id}, which an earlier demo left unfinished")
+            client.cancel(run.run_id)
+
+
+def _cancel_quickly(url: str, home: FarmHome, run_id: str) -> None:
+    """A person who pressed Ctrl-C does not wait for a controller that is gone."""
+    patience = Patience(call_s=3.0, give_up_after_s=0.0)
+    with contextlib.suppress(ClientError), DynofarmClient(url, home.admin_token(), patience) as client:
+        client.cancel(run_id)
 
 
 def wait_for_device(client: DynofarmClient, output: Output, timeout_s: float = DEVICE_TIMEOUT_S) -> str:

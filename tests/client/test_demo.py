@@ -9,14 +9,18 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from client.api import DynofarmClient
 from client.cli import app
+from client.commands.demo import cancel_leftovers, wait_for_device
 from client.demo_result import DemoResult
 from client.demo_sizes import DemoSizes, demo_request
-from client.errors import ErrorReport
+from client.errors import ErrorReport, InfrastructureError
+from client.output import Output
 from contract.rest import RunRequest
-from tests.client.conftest import Outcome
+from contract.states import DeviceState, TargetKind
+from tests.client.conftest import AddRun, Outcome
 from tests.client.processes import environment, finish, is_alive, start, wait_for
-from tests.fakes.rest_controller import TOKEN
+from tests.fakes.rest_controller import TOKEN, RestController, host_device
 
 
 def _demo(home: Path, plan: dict[str, Any] | None = None, *more: str, **variables: str) -> Outcome:
@@ -114,6 +118,8 @@ def test_a_signal_in_the_middle_takes_the_farm_down_as_well(tmp_path: Path, numb
     code, _, _ = finish(process)
     assert code == 128 + number
     assert not is_alive(pid)
+    # The farm keeps its runs: one that goes on would have the device in the next demo.
+    assert "POST /v1/runs/run_00000000000000000000000001:cancel" in (home / "asked.txt").read_text()
 
 
 def test_without_exit_it_stays_up_until_ctrl_c_and_then_ends_well(tmp_path: Path) -> None:
@@ -130,6 +136,32 @@ def test_without_exit_it_stays_up_until_ctrl_c_and_then_ends_well(tmp_path: Path
     assert "admin-token" in stderr
     assert result.events_lost == 0
     assert not is_alive(pid)
+
+
+def test_runs_that_an_earlier_demo_left_are_cancelled_and_no_others(
+    client: DynofarmClient, add_run: AddRun
+) -> None:
+    left, foreign, done = add_run(polls=9), add_run(polls=9), add_run(polls=0)
+    for run in (left, done):
+        run.request = demo_request(DemoSizes(), "host-1")
+    cancel_leftovers(client, Output(as_json=False))
+    assert (left.cancelled, foreign.cancelled, done.cancelled) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"state": DeviceState.COOLING, "reasons": ["too hot"]}, "cooling too hot"),
+        ({"models": []}, "lacks the model"),
+        ({"kind": TargetKind.IOS}, "there is none"),
+    ],
+)
+def test_a_device_that_does_not_come_is_told_with_what_it_lacks(
+    controller: RestController, client: DynofarmClient, changed: dict[str, Any], said: str
+) -> None:
+    controller.devices = {"host-1": host_device(**changed)}
+    with pytest.raises(InfrastructureError, match=said):
+        wait_for_device(client, Output(as_json=False), timeout_s=0.01)
 
 
 def test_the_request_of_the_demo_is_five_agents_in_float32_on_one_device() -> None:

@@ -76,6 +76,7 @@ def _serve(home: Path, plan: dict[str, Any], stopped: threading.Event) -> None:
         (home / "admin-token").write_text(TOKEN + "\n")
         (home / "controller.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
         stopped.wait()
+    (home / "asked.txt").write_text("".join(f"{asked.method} {asked.path}\n" for asked in controller.asked))
     with contextlib.suppress(FileNotFoundError):
         (home / "controller.json").unlink()
 
