@@ -14,7 +14,7 @@ from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
 from controller.attempts.expiry import expire_overdue
 from controller.attempts.facts import device_facts, job_facts
 from controller.attempts.observation import Condition, Sight, causes_of
-from controller.attempts.placement import DeviceFacts, Placement, Rules, choose
+from controller.attempts.placement import DeviceFacts, Rules, choose
 from controller.attempts.presence import touch_agent
 from controller.attempts.states import ATTEMPT_DEADLINES, ATTEMPT_MACHINE, JobCause
 from controller.attempts.turn import Turn
@@ -39,13 +39,10 @@ def claim(turn: Turn, agent_id: str, request: ClaimRequest) -> Lease | None:
     if agent.drain:
         return None
     devices = _usable(turn, agent_id, request.devices)
-    placement = _place(turn, devices, request.claim_id)
-    if placement is None:
+    placed = _place(turn, devices, request.claim_id)
+    if placed is None:
         return None
-    job = JobRepository(turn.session).try_lock_queued(placement.job_id)
-    if job is None:
-        return None
-    device = next(device for device in devices if device.device_id == placement.device_id)
+    job, device = placed
     try:
         with turn.session.begin_nested():
             return _grant(turn, device, job, request.claim_id)
@@ -81,7 +78,13 @@ def close_claim(turn: Turn, agent_id: str, claim_id: str) -> Lease | None:
     known = LeaseRepository(turn.session).claim(claim_id)
     if known is not None:
         return _repeat(turn, agent_id, known)
-    turn.session.add(ClaimRow(claim_id=claim_id, agent_id=agent_id, lease_id=None, created_at=turn.now))
+    nothing = ClaimRow(claim_id=claim_id, agent_id=agent_id, lease_id=None, created_at=turn.now)
+    try:
+        with turn.session.begin_nested():
+            turn.session.add(nothing)
+    except IntegrityError:
+        known = LeaseRepository(turn.session).claim(claim_id)
+        return None if known is None else _repeat(turn, agent_id, known)
     return None
 
 
@@ -140,17 +143,21 @@ def _usable(turn: Turn, agent_id: str, device_ids: list[str]) -> list[DeviceRow]
     return usable
 
 
-def _place(turn: Turn, devices: list[DeviceRow], claim_id: str) -> Placement | None:
+def _place(turn: Turn, devices: list[DeviceRow], claim_id: str) -> tuple[JobRow, DeviceRow] | None:
+    """The best job and its device, both locked; a job that another claim is taking is passed over."""
     if not devices:
         return None
     turn.session.flush()
-    return choose(
-        [job_facts(job) for job in JobRepository(turn.session).queued()],
-        [device_facts(device) for device in DeviceRepository(turn.session).not_retired()],
-        frozenset(device.device_id for device in devices),
-        turn.now,
-        Rules(age_boost_s=turn.times.age_boost_s, seed=claim_id),
-    )
+    by_id = {device.device_id: device for device in devices}
+    queued = [job_facts(job) for job in JobRepository(turn.session).queued()]
+    farm = [device_facts(device) for device in DeviceRepository(turn.session).not_retired()]
+    rules = Rules(age_boost_s=turn.times.age_boost_s, seed=claim_id)
+    while (placement := choose(queued, farm, frozenset(by_id), turn.now, rules)) is not None:
+        job = JobRepository(turn.session).try_lock_queued(placement.job_id)
+        if job is not None:
+            return job, by_id[placement.device_id]
+        queued = [facts for facts in queued if facts.job_id != placement.job_id]
+    return None
 
 
 def _grant(turn: Turn, device: DeviceRow, job: JobRow, claim_id: str) -> Lease:

@@ -21,6 +21,7 @@ from controller.db.models import (
 
 # A batch was bounded when it came in; a row that says otherwise is damaged.
 _MAX_STORED_BYTES: Final = 2 * MAX_BATCH_BYTES
+_PAGE_BATCHES: Final = 64
 
 
 class EventRepository:
@@ -32,20 +33,28 @@ class EventRepository:
 
     def lines(self, attempt_id: str, stream: Stream, first_seq: int = 1) -> Iterator[tuple[int, bytes]]:
         """(seq, line without its newline) of every stored event from first_seq on."""
-        batches = self._session.scalars(
-            select(EventBatchRow)
-            .where(
-                EventBatchRow.attempt_id == attempt_id,
-                EventBatchRow.stream == stream,
-                EventBatchRow.last_seq >= first_seq,
+        # Page by page rather than with a cursor: whoever stops in the middle leaves nothing open.
+        next_seq = first_seq
+        while batches := self._page(attempt_id, stream, next_seq):
+            for batch in batches:
+                for seq, line in enumerate(batch_lines(batch), batch.first_seq):
+                    if seq >= first_seq:
+                        yield seq, line
+            next_seq = batches[-1].last_seq + 1
+
+    def _page(self, attempt_id: str, stream: Stream, first_seq: int) -> list[EventBatchRow]:
+        return list(
+            self._session.scalars(
+                select(EventBatchRow)
+                .where(
+                    EventBatchRow.attempt_id == attempt_id,
+                    EventBatchRow.stream == stream,
+                    EventBatchRow.last_seq >= first_seq,
+                )
+                .order_by(EventBatchRow.first_seq)
+                .limit(_PAGE_BATCHES)
             )
-            .order_by(EventBatchRow.first_seq)
-            .execution_options(yield_per=64)
         )
-        for batch in batches:
-            for seq, line in enumerate(batch_lines(batch), batch.first_seq):
-                if seq >= first_seq:
-                    yield seq, line
 
     def events(self, attempt_id: str, stream: Stream, first_seq: int = 1) -> Iterator[Event]:
         """Parsed events of a stream from first_seq on."""

@@ -19,6 +19,7 @@ from controller.db.models import AttemptRow, JobRow, LeaseRow
 from controller.db.session import read_only
 from tests.controller.attempts.sim_agent import SimAgent
 from tests.controller.attempts.world import BrokenInvariantError, Device, Weather, World
+from tests.controller.farm import Farm
 
 TIMES = FarmTimes(agent_offline_s=60.0, absent_after_s=15.0, retry_backoff_s=2.0, limit_grace_s=10.0)
 END_S = 2400.0
@@ -40,9 +41,11 @@ class Outline:
 class Simulation:
     """Jobs, devices that two agents each can see, and trouble until the weather is calm."""
 
-    def __init__(self, seed: int, weather: Weather | None = None, jobs: int = 4) -> None:
+    def __init__(
+        self, seed: int, weather: Weather | None = None, jobs: int = 4, database_url: str = "sqlite://"
+    ) -> None:
         """The same seed gives the same run."""
-        self.world = World(seed, weather or Weather(), TIMES)
+        self.world = World(seed, weather or Weather(), Farm(database_url, TIMES))
         chance = self.world.chance
         devices = [Device(f"d{number}") for number in range(3)]
         self.agents = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
-from controller.attempts.claims import claim
+from controller.attempts.claims import claim, close_claim
 from controller.attempts.turn import Turn
 from controller.db.session import unit_of_work
 from tests.controller.farm import Farm, fixed_id
@@ -67,7 +67,12 @@ def test_two_copies_of_one_claim_at_once_get_one_lease(tmp_path: Path) -> None:
 
     def copy() -> None:
         barrier.wait(10)
-        leases.append(ask(farm, agent, ["d1", "d2", "d3"], 7))
+        lease = ask(farm, agent, ["d1", "d2", "d3"], 7)
+        if lease is None:
+            with unit_of_work(farm.sessions) as session:
+                turn = Turn(session, farm.now, farm.times, farm.chance)
+                lease = close_claim(turn, agent, fixed_id("clm", 8))
+        leases.append(lease)
 
     threads = [threading.Thread(target=copy) for _ in range(4)]
     for thread in threads:

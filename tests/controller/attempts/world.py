@@ -11,7 +11,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from controller.attempts.times import FarmTimes
 from controller.errors import FarmError
 from tests.controller.farm import START, Farm
 
@@ -57,11 +56,11 @@ class Device:
 class World:
     """Virtual time and the network between agents and the one controller."""
 
-    def __init__(self, seed: int, weather: Weather, times: FarmTimes) -> None:
+    def __init__(self, seed: int, weather: Weather, farm: Farm) -> None:
         """Nothing happens until something is scheduled."""
         self.chance = Random(seed)
         self.weather = weather
-        self.farm = Farm(times=times)
+        self.farm = farm
         self.farm.chance = Random(seed)
         self.now_s = 0.0
         self.errors_seen: set[str] = set()

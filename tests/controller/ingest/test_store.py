@@ -100,6 +100,17 @@ def test_another_content_under_a_stored_number_is_a_conflict_and_stores_nothing(
     assert stored(farm, lease) == lines
 
 
+def test_many_small_batches_are_read_in_order_page_by_page(farm: Farm, agent: str, lease: Lease) -> None:
+    lines = control_lines(lease.attempt_id, 150)
+    for seq, line in enumerate(lines, 1):
+        farm.upload(agent, lease, [line], first_seq=seq)
+    assert stored(farm, lease) == lines
+    assert stored(farm, lease, first_seq=65) == lines[64:]
+    with read_only(farm.sessions) as session:
+        half_read = EventRepository(session).lines(lease.attempt_id, Stream.CONTROL)
+        assert next(half_read) == (1, lines[0])
+
+
 def test_streams_count_for_themselves(farm: Farm, agent: str, lease: Lease) -> None:
     farm.upload(agent, lease, control_lines(lease.attempt_id, 4))
     line = opening(lease.attempt_id, Stream.AGENT)
