@@ -3,6 +3,7 @@
 Dash runs on a FastAPI application of its own, so that its middleware and its routes touch nothing else.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from dashboard.client import FarmClient
 from dashboard.entrance import Entrance
 from dashboard.pages import compare, fleet, not_found, run, runs
 from dashboard.pages.addresses import COMPARE_PATH, FLEET_PATH, PREFIX, RUNS_PATH
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,10 @@ def _entrance(client: FarmClient) -> Entrance:
         add_log_handler=False,
         include_pages_meta=False,
         enable_mcp=False,
+        on_error=_fault,
     )
+    # Dash's document would open a socket all the same, again and again.
+    pages.backend.websocket_capability = False
     for page in (*PAGES, _NOT_FOUND):
         _register(page)
         if page.connect is not None:
@@ -96,6 +102,12 @@ def _entrance(client: FarmClient) -> Entrance:
         Input("_pages_location", "pathname"),
     )
     return Entrance(server, [page.pattern for page in PAGES])
+
+
+def _fault(error: Exception) -> None:
+    """Dash answers 500 to an error in a callback and says nothing: the log has to."""
+    _log.error("dashboard_fault", exc_info=error)
+    raise error
 
 
 def _register(page: Page) -> None:

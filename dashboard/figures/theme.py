@@ -49,7 +49,7 @@ class Subject:
     virtual: bool
 
     def __str__(self) -> str:
-        marked = " (virtual device)" if self.virtual else ""
+        marked = " (virtual\u00a0device)" if self.virtual else ""
         return f"{self.device_model}, {self.device_id}{marked}"
 
 

@@ -130,7 +130,7 @@ def connect(app: Dash, client: FarmClient) -> None:
         [State(f"compare-{name}", "value") for name in _FIELDS],
         prevent_initial_call=True,
     )
-    def go(_: int, values: Sequence[str | None]) -> str:
+    def go(_: int, *values: str | None) -> str:
         chosen = {name: value or "" for name, value in zip(_FIELDS, values, strict=True)}
         return "?" + comparison_address(**chosen).partition("?")[2]
 
@@ -190,7 +190,7 @@ def _options(sides: Sides, choice: Choice) -> list[Any]:
 def _run_options(runs: Sequence[RunView], chosen: Sequence[str]) -> Options:
     """Completed runs, and those that the address names although the list does not."""
     listed = [
-        {"value": run.run_id, "label": f"{run.workload}, {timestamp(run.created_at)}, …{run.run_id[-8:]}"}
+        {"value": run.run_id, "label": f"…{run.run_id[-8:]}, {run.workload}, {timestamp(run.created_at)}"}
         for run in runs
     ]
     known = {option["value"] for option in listed}

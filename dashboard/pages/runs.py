@@ -122,7 +122,8 @@ def runs_body(page: RunPage, results: Mapping[str, RunResult]) -> list[Component
         return [_no_run()]
     rows = [_row(run, results.get(run.run_id)) for run in page.runs]
     active = sum(run.state is not RunState.COMPLETED for run in page.runs)
-    title = f"{len(page.runs)} runs, {active} live" if active else f"{len(page.runs)} runs"
+    count = "1 run" if len(page.runs) == 1 else f"{len(page.runs)} runs"
+    title = f"{count}, {active} live" if active else count
     body: list[Component] = [panel(title, [table(_COLUMNS, rows, "Runs, newest first")])]
     if page.next_page_token:
         older = dcc.Link("Older runs", href=older_runs(page.next_page_token), className="button")

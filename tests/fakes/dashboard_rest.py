@@ -1,6 +1,5 @@
 """A controller's REST surface over real HTTP on a port of its own: canned answers, for one session only."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -130,14 +129,3 @@ def serving(farm: FakeFarm) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join(timeout=5)
-
-
-def text_of(component: object) -> str:
-    """All text of a component as dash sends it (JSON), for tests of what a page says."""
-    if isinstance(component, str):
-        return component
-    if isinstance(component, list):
-        return " ".join(text_of(inner) for inner in component)
-    if isinstance(component, dict):
-        return text_of(component.get("props", {}).get("children"))
-    return "" if component is None else json.dumps(component)

@@ -1,0 +1,76 @@
+"""The look of figures: colours that can be told apart, text that cannot do harm, numbers."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.rest import Point
+from dashboard.figures import theme
+
+PAGES = {"light": "#ffffff", "dark": "#1c2026"}
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance. Source: WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colour", theme.PALETTE)
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
+def test_every_colour_stands_out_on_a_light_and_on_a_dark_page(colour: str, page: str) -> None:
+    assert _contrast(colour, page) >= 3.0
+
+
+def test_arms_differ_in_colour_and_in_symbol() -> None:
+    styles = list(theme.arm_styles([f"arm-{i}" for i in range(6)]).values())
+    assert len({style.colour for style in styles}) == len({style.symbol for style in styles}) == 6
+    assert len({style.mark for style in styles}) == 6
+
+
+def test_a_virtual_device_is_marked_in_the_subject() -> None:
+    assert "virtual" in str(theme.Subject("v-1", "iPhone14,5", virtual=True))
+    assert "virtual" not in str(theme.Subject("p-1", "iPhone14,5", virtual=False))
+
+
+def test_foreign_text_cannot_become_markup() -> None:
+    assert theme.plain('<a href="x">') == '&lt;a href="x"&gt;'
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0.0, "0"),
+        (0.71, "0.71"),
+        (18.44, "18.4"),
+        (9120.4, "9\u202f120"),
+        (-0.5, "−0.5"),
+        (2.5e12, "2.5e+12"),
+        (math.nan, "not finite"),
+        (-math.inf, "not finite"),
+    ],
+)
+def test_a_number_has_three_digits_that_count(value: float, told: str) -> None:
+    assert theme.number(value) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(-62.41, "−62.4\u00a0%"), (0.0, "+0.0\u00a0%"), (4e12, "+4e+12\u00a0%")]
+)
+def test_a_change_has_a_sign(value: float, told: str) -> None:
+    assert theme.signed_percent(value) == told
+
+
+@given(st.lists(st.builds(Point, t_s=st.floats(), value=st.floats())))
+def test_only_points_that_can_be_drawn_are_left_in_order_of_time(points: list[Point]) -> None:
+    drawn = theme.finite(points)
+    assert [point.t_s for point in drawn] == sorted(point.t_s for point in drawn)
+    assert len(drawn) == sum(math.isfinite(point.t_s) and math.isfinite(point.value) for point in points)
