@@ -1,7 +1,10 @@
 """KV cache figures of a trial: how much of the prompts was not computed, and what the pool went through."""
 
+from typing import Final
+
 from contract.events import CallFinished
 from controller.analysis.facts import TrialFacts
+from controller.analysis.formulas import Formulas
 
 
 def _finished(trial: TrialFacts) -> list[CallFinished]:
@@ -43,3 +46,16 @@ def preemptions(trial: TrialFacts) -> int:
 def failed_calls(trial: TrialFacts) -> int:
     """Tries that ended without a result; a retry that works does not undo the failure."""
     return sum(call.failed is not None for call in trial.calls)
+
+
+FORMULAS: Final = Formulas(
+    trials={
+        "kv_hit_rate_tokens": kv_hit_rate_tokens,
+        "kv_hit_rate_requests": kv_hit_rate_requests,
+        "prompt_tokens_submitted": prompt_tokens_submitted,
+        "prompt_tokens_computed": prompt_tokens_computed,
+        "kv_blocks_peak": kv_blocks_peak,
+        "preemptions": preemptions,
+        "failed_calls": failed_calls,
+    }
+)

@@ -5,8 +5,13 @@ Names are vLLM's: ITL is every gap between neighbouring tokens, TPOT their mean 
 
 import statistics
 from itertools import pairwise
+from typing import Final
 
 from controller.analysis.facts import CallFacts, ImpossibleEventsError, TrialFacts
+from controller.analysis.formulas import Formulas, scaled
+
+_NS_PER_MS: Final = 1e6
+_NS_PER_S: Final = 1e9
 
 
 def elapsed_ns(start_ns: int, end_ns: int, what: str) -> int:
@@ -94,3 +99,22 @@ def agent_ttft_ns(trial: TrialFacts) -> dict[str, int]:
             what = f"TTFT of agent {call.agent}"
             firsts[call.agent] = elapsed_ns(trial.started_ns, call.token_ns[0], what)
     return firsts
+
+
+def _agent_ttft_ms(trial: TrialFacts) -> dict[str, float]:
+    return {agent: ns / _NS_PER_MS for agent, ns in agent_ttft_ns(trial).items()}
+
+
+FORMULAS: Final = Formulas(
+    calls={
+        "ttft_ms": scaled(ttft_ns, _NS_PER_MS),
+        "queue_ms": scaled(queue_ns, _NS_PER_MS),
+        "prefill_ms": scaled(prefill_ns, _NS_PER_MS),
+        "itl_ms": scaled(itl_ns, _NS_PER_MS),
+        "itl_p95_ms": scaled(itl_p95_ns, _NS_PER_MS),
+        "tpot_ms": scaled(tpot_ns, _NS_PER_MS),
+        "e2e_ms": scaled(e2e_ns, _NS_PER_MS),
+    },
+    agents={"agent_ttft_ms": _agent_ttft_ms},
+    trials={"wall_s": scaled(wall_ns, _NS_PER_S)},
+)

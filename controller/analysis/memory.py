@@ -1,6 +1,11 @@
 """Footprint and headroom of a trial, in bytes; None where it was not sampled."""
 
+from typing import Final
+
 from controller.analysis.facts import TrialFacts
+from controller.analysis.formulas import Formulas, scaled
+
+_BYTES_PER_MB: Final = 1e6
 
 
 def peak_footprint_bytes(trial: TrialFacts) -> int | None:
@@ -23,3 +28,12 @@ def min_headroom_bytes(trial: TrialFacts) -> int | None:
 def memory_warnings(trial: TrialFacts) -> int:
     """Warnings that the system gave while the trial ran."""
     return trial.memory_warnings
+
+
+FORMULAS: Final = Formulas(
+    trials={
+        "peak_footprint_mb": scaled(peak_footprint_bytes, _BYTES_PER_MB),
+        "min_headroom_mb": scaled(min_headroom_bytes, _BYTES_PER_MB),
+        "memory_warnings": memory_warnings,
+    }
+)

@@ -1,20 +1,18 @@
-"""Facts to samples: the registry that gives every metric of the catalogue its one formula.
+"""Facts to samples: each metric of the catalogue by its one formula.
 
-To add a metric: a line in contract/metrics.py and its formula here (docs/adr/0002).
+To add a metric: a line in contract/metrics.py, and its formula with a line in the table of its module
+(latency.py, kv.py, memory.py, throughput.py); nothing here (docs/adr/0002).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from contract.metrics import METRICS, Scope
 from controller.analysis import kv, latency, memory, throughput
-from controller.analysis.facts import CallFacts, TrialFacts
-
-_NS_PER_MS = 1e6
-_NS_PER_S = 1e9
-_BYTES_PER_MB = 1e6
+from controller.analysis.facts import TrialFacts
+from controller.analysis.formulas import Formulas, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +28,10 @@ class SampleValue:
     value: float
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value / unit
-
-
-CALL_FORMULAS: Final[Mapping[str, Callable[[CallFacts], float | None]]] = MappingProxyType(
-    {
-        "ttft_ms": lambda call: _scaled(latency.ttft_ns(call), _NS_PER_MS),
-        "queue_ms": lambda call: _scaled(latency.queue_ns(call), _NS_PER_MS),
-        "prefill_ms": lambda call: _scaled(latency.prefill_ns(call), _NS_PER_MS),
-        "itl_ms": lambda call: _scaled(latency.itl_ns(call), _NS_PER_MS),
-        "itl_p95_ms": lambda call: _scaled(latency.itl_p95_ns(call), _NS_PER_MS),
-        "tpot_ms": lambda call: _scaled(latency.tpot_ns(call), _NS_PER_MS),
-        "e2e_ms": lambda call: _scaled(latency.e2e_ns(call), _NS_PER_MS),
-        "decode_tokens_per_s": throughput.decode_tokens_per_s,
-        "prefill_tokens_per_s": throughput.prefill_tokens_per_s,
-    }
-)
-
-AGENT_FORMULAS: Final[Mapping[str, Callable[[TrialFacts], Mapping[str, float]]]] = MappingProxyType(
-    {
-        "agent_ttft_ms": lambda trial: {
-            agent: ns / _NS_PER_MS for agent, ns in latency.agent_ttft_ns(trial).items()
-        },
-    }
-)
-
-TRIAL_FORMULAS: Final[Mapping[str, Callable[[TrialFacts], float | None]]] = MappingProxyType(
-    {
-        "wall_s": lambda trial: latency.wall_ns(trial) / _NS_PER_S,
-        "output_tokens_per_s": throughput.output_tokens_per_s,
-        "peak_footprint_mb": lambda trial: _scaled(memory.peak_footprint_bytes(trial), _BYTES_PER_MB),
-        "min_headroom_mb": lambda trial: _scaled(memory.min_headroom_bytes(trial), _BYTES_PER_MB),
-        "kv_hit_rate_tokens": kv.kv_hit_rate_tokens,
-        "kv_hit_rate_requests": kv.kv_hit_rate_requests,
-        "prompt_tokens_submitted": kv.prompt_tokens_submitted,
-        "prompt_tokens_computed": kv.prompt_tokens_computed,
-        "kv_blocks_peak": kv.kv_blocks_peak,
-        "preemptions": kv.preemptions,
-        "memory_warnings": memory.memory_warnings,
-        "failed_calls": kv.failed_calls,
-    }
-)
+_FORMULAS: Final[Formulas] = join(kv.FORMULAS, latency.FORMULAS, memory.FORMULAS, throughput.FORMULAS)
 
 FORMULAS_BY_SCOPE: Final[Mapping[Scope, Mapping[str, object]]] = MappingProxyType(
-    {Scope.CALL: CALL_FORMULAS, Scope.AGENT: AGENT_FORMULAS, Scope.TRIAL: TRIAL_FORMULAS}
+    {Scope.CALL: _FORMULAS.calls, Scope.AGENT: _FORMULAS.agents, Scope.TRIAL: _FORMULAS.trials}
 )
 
 
@@ -97,15 +54,15 @@ def samples_of(trial: TrialFacts) -> list[SampleValue]:
 
 def _values(name: str, trial: TrialFacts) -> Iterator[tuple[str | None, int | None, float]]:
     """(agent, call, value) of one metric."""
-    if name in CALL_FORMULAS:
+    if name in _FORMULAS.calls:
         for call in trial.calls:
-            value = CALL_FORMULAS[name](call) if call.failed is None else None
+            value = _FORMULAS.calls[name](call) if call.failed is None else None
             if value is not None:
                 yield call.agent, call.call, value
-    elif name in AGENT_FORMULAS:
-        for agent, value in AGENT_FORMULAS[name](trial).items():
+    elif name in _FORMULAS.agents:
+        for agent, value in _FORMULAS.agents[name](trial).items():
             yield agent, None, value
     else:
-        value = TRIAL_FORMULAS[name](trial)
+        value = _FORMULAS.trials[name](trial)
         if value is not None:
             yield None, None, value

@@ -1,9 +1,12 @@
 """Rates in tokens per second; None where the time is too short to divide by."""
 
+from typing import Final
+
 from controller.analysis.facts import CallFacts, TrialFacts
+from controller.analysis.formulas import Formulas
 from controller.analysis.latency import decode_ns, prefill_ns, wall_ns
 
-_NS_PER_S = 1e9
+_NS_PER_S: Final = 1e9
 
 
 def output_tokens_per_s(trial: TrialFacts) -> float | None:
@@ -28,3 +31,9 @@ def prefill_tokens_per_s(call: CallFacts) -> float | None:
 
 def _rate(tokens: int, span_ns: int | None) -> float | None:
     return tokens * _NS_PER_S / span_ns if span_ns else None
+
+
+FORMULAS: Final = Formulas(
+    calls={"decode_tokens_per_s": decode_tokens_per_s, "prefill_tokens_per_s": prefill_tokens_per_s},
+    trials={"output_tokens_per_s": output_tokens_per_s},
+)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from contract.events import Stream
 from contract.metrics import METRICS
 from controller.analysis import latency
+from controller.analysis.formulas import Formulas, FormulaTwiceError, join
 from controller.analysis.samples import FORMULAS_BY_SCOPE, SampleValue, samples_of
 from controller.analysis.trials import attempt_facts
 from tests.fakes.attempt_story import AttemptStory, CallStory, TrialStory
@@ -31,7 +32,14 @@ def test_catalogue_and_formulas_name_the_same_metrics() -> None:
     assert sorted(formulas) == sorted(METRICS)
 
 
-def test_each_formula_gives_a_value_for_what_the_catalogue_says_it_describes() -> None:
+def test_a_metric_with_two_formulas_is_an_error_whatever_they_describe() -> None:
+    per_call = Formulas(calls={"ttft_ms": latency.ttft_ns})
+    per_trial = Formulas(trials={"ttft_ms": latency.wall_ns})
+    with pytest.raises(FormulaTwiceError, match="ttft_ms"):
+        join(per_call, per_trial)
+
+
+def test_each_formula_stands_under_the_scope_that_the_catalogue_says() -> None:
     for scope, table in FORMULAS_BY_SCOPE.items():
         for name in table:
             assert METRICS[name].scope is scope, name
