@@ -10,7 +10,6 @@ from dashboard.figures.theme import number, signed_percent
 _BYTES_PER_MB: Final = 1e6
 _NEVER: Final = "–"
 _HARD_SPACE: Final = "\u00a0"
-_WORD_JOINER: Final = "\u2060"
 
 
 def timestamp(moment: datetime | None) -> str:
@@ -44,7 +43,7 @@ def spread_span(spread: Spread) -> str:
     if spread.min == spread.max:
         return f"the same in all {spread.n}"
     # A dash would be taken for the sign of a value below zero.
-    until = " to " if spread.min < 0 else f"{_WORD_JOINER}–{_WORD_JOINER}"
+    until = " to " if spread.min < 0 else "–"
     return f"{number(spread.min)}{until}{number(spread.max)}, n{_HARD_SPACE}{spread.n}"
 
 

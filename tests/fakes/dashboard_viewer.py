@@ -84,8 +84,7 @@ def viewing(base_url: str, session: str | None = SESSION) -> Iterator[DashboardV
 
 def text_of(component: object) -> str:
     """All text of a component as dash sends it, figures' titles included, with plain spaces."""
-    text = " ".join(_texts(component)).replace("\u2060", "")
-    return re.sub(r"(\s|<br>)+", " ", text).strip()
+    return re.sub(r"(\s|<br>)+", " ", " ".join(_texts(component))).strip()
 
 
 def _texts(component: object) -> Iterator[str]:
