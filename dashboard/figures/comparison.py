@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from contract.metrics import METRICS
 from contract.rest import Comparison, Spread
 from dashboard.figures.sketch import Sketch, empty_figure
-from dashboard.figures.theme import GREY, INK, ArmStyle, Subject, arm_styles, number
+from dashboard.figures.theme import GREY, ArmStyle, Subject, arm_styles, number
 
 BASELINE_NAME: Final = "baseline run"
 RUN_NAME: Final = "this run"
@@ -46,7 +46,7 @@ def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
     sketch = Sketch(_TITLE, subject, [style.key for style in styles.values()])
     sketch.axes("share of the baseline's median (%)", "")
     sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
-    sketch.name_rows([(METRICS[name].title if name in METRICS else name, INK) for name in drawn])
+    sketch.name_rows([METRICS[name].title if name in METRICS else name for name in drawn])
     sketch.upright(100.0, GREY)
     _draw(sketch, _shares(drawn, 0), styles[BASELINE_NAME])
     _draw(sketch, _shares(drawn, 1), styles[RUN_NAME])

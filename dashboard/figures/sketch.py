@@ -86,15 +86,15 @@ class Sketch:
         """At least this high."""
         self._height_px = max(self._height_px, height_px)
 
-    def name_rows(self, names: Sequence[tuple[str, str]]) -> None:
-        """Rows from the top, each with its name and colour above it; the figure is as high as they need.
+    def name_rows(self, names: Sequence[str]) -> None:
+        """Rows from the top, each with its name above it; the figure is as high as they need.
 
         Inside the frame, since names beside it would leave a small screen no room for the data. Row i spans
         y = i ± 0.5, and its name takes the upper part.
         """
-        for row, (name, colour) in enumerate(names):
+        for row, name in enumerate(names):
             place = {"x": 0, "xref": "paper", "xanchor": "left", "y": row - 0.46, "yanchor": "top"}
-            self._notes.append({**place, "text": plain(name), "showarrow": False, "font": {"color": colour}})
+            self._notes.append({**place, "text": plain(name), "showarrow": False, "font": {"color": INK}})
         hidden = {"showticklabels": False, "showgrid": False, "zeroline": False}
         self._y |= {**hidden, "range": [len(names) - 0.5, -0.5]}
         self._margin["l"] = 12

@@ -41,7 +41,7 @@ def verdict_figure(report: DeviceReportView, baseline: str, candidate: str) -> g
     sketch = Sketch(title, subject_of(report))
     sketch.axes("change (% of baseline)", "")
     sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
-    sketch.name_rows([(_told(verdict), VERDICT_COLOURS[verdict.verdict]) for verdict in judged])
+    sketch.name_rows([_told(verdict) for verdict in judged])
     sketch.upright(0.0, GREY)
     for row, verdict in enumerate(judged):
         _draw(sketch, row, verdict)
