@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from client.api import DynofarmClient
 from client.connection import Patience, checked_url
@@ -21,6 +22,7 @@ from client.errors import ClientError, InfrastructureError, UsageError
 from client.farm_home import DEFAULT_URL, FarmHome
 from client.output import Output
 from client.settings import read_settings
+from contract.ids import RunId
 from contract.states import GateExit
 
 INTERRUPTED_EXIT = 130
@@ -87,6 +89,23 @@ class RunOptions(ControllerOptions):
 
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")]
 
+    def __post_init__(self) -> None:
+        """UsageError for what cannot be a run."""
+        check_run_id(self.run_id)
+
+
+_RUN_ID: Final[TypeAdapter[str]] = TypeAdapter(RunId)
+
+
+def check_run_id(text: str) -> None:
+    """Return for the id of a run; UsageError for anything else, before anybody is asked."""
+    try:
+        _RUN_ID.validate_python(text)
+    except ValidationError as error:
+        raise UsageError(
+            "bad-run-id", f"{text!r} is no id of a run", "`dynofarm runs` lists the runs"
+        ) from error
+
 
 OptionsT = TypeVar("OptionsT", bound=JsonOption)
 CommandFunction = Callable[[OptionsT, Output], int]
@@ -98,7 +117,7 @@ def command(
     """Registers `function` under `name`: it returns the exit code, and its docstring is the help text."""
 
     def run(**given: Any) -> None:
-        raise typer.Exit(_exit_code(function, options_type(**given)))
+        raise typer.Exit(_exit_code(function, options_type, given))
 
     _take_options(run, options_type)
     help_text = inspect.getdoc(function) or ""
@@ -111,13 +130,12 @@ def default_command(
     """Registers what a group does when it is called without one of its commands."""
 
     def run(context: typer.Context, **given: Any) -> None:
-        options = options_type(**given)
         if context.invoked_subcommand is None:
-            raise typer.Exit(_exit_code(function, options))
-        if options != options_type():
+            raise typer.Exit(_exit_code(function, options_type, given))
+        if options_type(**given) != options_type():
             # They would be dropped without a word, and the command would ask another controller.
             misplaced = f"write the options after `{context.invoked_subcommand}`, not before it"
-            Output(as_json=options.as_json).failure(UsageError("bad-option", misplaced))
+            Output(as_json=given["as_json"]).failure(UsageError("bad-option", misplaced))
             raise typer.Exit(int(GateExit.USAGE))
 
     _take_options(run, options_type, context=typer.Context)
@@ -143,11 +161,13 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
 
 
-def _exit_code(function: CommandFunction[OptionsT], options: OptionsT) -> int:
+def _exit_code(
+    function: CommandFunction[OptionsT], options_type: type[OptionsT], given: dict[str, Any]
+) -> int:
     """Runs the command; exit code 1 must mean a regression, so no failure of ours may end with it."""
-    output = Output(as_json=options.as_json)
+    output = Output(as_json=given["as_json"])
     try:
-        return int(function(options, output))
+        return int(function(options_type(**given), output))
     except ClientError as error:
         output.failure(error)
         return int(error.exit_code)

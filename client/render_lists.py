@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,13 +15,13 @@ from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_toke
 
 def runs_table(runs: Sequence[RunView]) -> RenderableType:
     """One row per run."""
-    table = _table("run", "state", "workload", "model", "jobs", "submitted")
+    table = _table("run", "state", "jobs", "submitted")
     for run in runs:
         jobs = Counter(job.outcome or job.state for job in run.jobs)
         shown_jobs = ", ".join(f"{count} {state}" for state, count in jobs.items())
-        table.add_row(
-            run.run_id, run.outcome or run.state, run.workload, run.model, shown_jobs, moment(run.created_at)
-        )
+        # Two lines, so that the id has room enough to be copied in one piece.
+        what = f"{run.run_id}\n{run.workload} on {run.model}"
+        table.add_row(what, run.outcome or run.state, shown_jobs, moment(run.created_at))
     return table if runs else Text("no runs yet; `dynofarm submit` makes one")
 
 
@@ -140,8 +140,8 @@ def comparison_view(comparison: Comparison) -> RenderableType:
 
 
 def moment(time: datetime) -> str:
-    """A time as the contract writes it, to the second."""
-    return time.isoformat(sep=" ", timespec="seconds")
+    """A time in UTC, to the minute: 2026-01-31 17:05Z."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
 def _table(*heads: str) -> Table:

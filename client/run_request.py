@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from client.assignments import arm_requests, assignments, text_assignments
 from client.errors import UsageError
-from client.options import ControllerOptions
+from client.options import ControllerOptions, check_run_id
 from contract.problems import FieldProblem
 from contract.rest import RunRequest
 from contract.states import TargetKind
@@ -107,6 +107,7 @@ def only_again(options: SubmitOptions) -> bool:
     """Whether an earlier run is submitted as it was; UsageError when something about it is to differ."""
     if not options.again:
         return False
+    check_run_id(options.again)
     kept = {
         "again",
         "idempotency_key",

@@ -85,20 +85,27 @@ def demo(options: DemoOptions, output: Output) -> int:
         output.say(f"farm ready at {url}")
         # Long enough for a busy machine: the controller shares its cores with what is measured.
         with DynofarmClient(url, home.admin_token(), Patience(call_s=60.0, give_up_after_s=60.0)) as client:
-            exit_code = _measure(client, home, options.sizes, output)
-        if not options.leave:
-            output.say(f"the farm stays up until Ctrl-C; sign in with the token in {home.admin_token_file}")
-            _stay(farm)
-    return exit_code
+            result = _measure(client, home, options.sizes, output)
+        try:
+            output.result(result, demo_view(result))
+            if not options.leave:
+                output.say(
+                    f"the farm stays up until Ctrl-C; sign in with the token in {home.admin_token_file}"
+                )
+                farm.wait()
+        except KeyboardInterrupt:
+            # The end that was announced.
+            farm.stop()
+    return exit_code_of(result)
 
 
-def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: Output) -> int:
-    """One run from submission to result; its exit code."""
+def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: Output) -> DemoResult:
+    """One run from submission to result; a ClientError when there is none."""
     cancel_leftovers(client, output)
     device_id = wait_for_device(client, output)
     run = client.submit(demo_request(sizes, device_id))
-    output.say(f"submitted {run.run_id}, live at {run.report_url}")
     try:
+        output.say(f"submitted {run.run_id}, live at {run.report_url}")
         run = _followed(client, run, sizes, output)
     except (KeyboardInterrupt, SystemExit):
         # A farm forgets nothing: the next one in this home would take the run up again.
@@ -110,9 +117,7 @@ def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: O
         raise _unmeasured(report, run, home)
     audit = audit_run(client, home, run)
     output.say(audit_line(audit))
-    result = demo_result(report, audit)
-    output.result(result, demo_view(result))
-    return exit_code_of(audit)
+    return demo_result(report, audit)
 
 
 def _followed(client: DynofarmClient, run: RunView, sizes: DemoSizes, output: Output) -> RunView:
@@ -182,9 +187,9 @@ def audit_line(audit: EventAudit) -> str:
     )
 
 
-def exit_code_of(audit: EventAudit) -> int:
-    """The demo shows that nothing is lost, so it fails when something was."""
-    return GateExit.INFRASTRUCTURE if audit.lost or audit.duplicated else GateExit.PASS
+def exit_code_of(result: DemoResult) -> int:
+    """Not the gate's: the demo shows that nothing is lost, so it fails when something was."""
+    return GateExit.INFRASTRUCTURE if result.events_lost or result.events_duplicated else GateExit.PASS
 
 
 def _unmeasured(report: RunReport, run: RunView, home: FarmHome) -> ClientError:
@@ -197,10 +202,3 @@ def _unmeasured(report: RunReport, run: RunView, home: FarmHome) -> ClientError:
         report.outcome or RunOutcome.INFRA_ERROR, InfrastructureError
     )
     return kind("run-not-measured", f"run {run.run_id} ended {run.outcome}: {why}", next_step)
-
-
-def _stay(farm: LocalFarm) -> None:
-    try:
-        farm.wait()
-    except KeyboardInterrupt:
-        farm.stop()

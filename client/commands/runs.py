@@ -10,7 +10,7 @@ from rich.text import Text
 from client.api import ComparisonChoice, DynofarmClient
 from client.connection import Patience
 from client.follow import RunFollower
-from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions
+from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, check_run_id
 from client.output import Output
 from client.progress import progress_view
 from client.render import report_view
@@ -54,6 +54,11 @@ class CompareOptions(ControllerOptions):
     force: Annotated[
         bool, typer.Option("--force", help="Show the figures although the runs did not measure the same.")
     ] = False
+
+    def __post_init__(self) -> None:
+        """UsageError for what cannot be a run."""
+        check_run_id(self.baseline_run_id)
+        check_run_id(self.run_id)
 
 
 def runs(options: RunsOptions, output: Output) -> int:

@@ -16,6 +16,7 @@ from tests.fakes.rest_controller import MODEL, TOKEN, RestController
 from tests.fakes.scripted_run import DEVICE_ID
 
 SUBMIT = ("submit", "shared-prefix", "--model", MODEL, "-p", "agents=2", "--pairs", "6")
+UNKNOWN_RUN = "run_" + "9" * 26
 OWN_WORKLOAD = """\
 workload: mine
 version: 1
@@ -250,9 +251,11 @@ def test_a_wrong_token_is_usage_and_is_not_repeated(cli: Cli) -> None:
         (("submit", "shared-prefix", "--model", MODEL, "--device", "gone"), 6, "/selectors/0"),
         (("submit", "shared-prefix", "--model", "Not A Name"), 2, "/model"),
         (("watch", "run_unknown"), 2, "dynofarm runs"),
-        (("report", "run_unknown"), 2, "run_unknown"),
-        (("gate", "run_unknown"), 2, "run_unknown"),
-        (("cancel", "run_unknown"), 2, "run_unknown"),
+        (("report", UNKNOWN_RUN), 2, UNKNOWN_RUN),
+        (("gate", UNKNOWN_RUN), 2, UNKNOWN_RUN),
+        (("cancel", UNKNOWN_RUN), 2, UNKNOWN_RUN),
+        (("submit", "--again", UNKNOWN_RUN), 2, UNKNOWN_RUN),
+        (("compare", UNKNOWN_RUN, "x"), 2, "'x' is no id"),
         (("devices", "show", "gone"), 2, "dynofarm devices list"),
         (("runs", "--controller", "farm"), 2, "'farm'"),
         (("workloads", "--check", "/nowhere.yaml"), 2, "/nowhere.yaml"),

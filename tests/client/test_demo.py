@@ -113,7 +113,9 @@ def test_a_signal_in_the_middle_takes_the_farm_down_as_well(tmp_path: Path, numb
     env = environment(home, {"polls": 1_000_000})
     process = start(["demo", "--home", str(home), "--exit"], env)
     pid = wait_for(lambda: _pid_of(home))
-    wait_for(lambda: list((home / "agent" / "attempts").glob("att_*")) if (home / "agent").exists() else [])
+    assert process.stderr is not None
+    while "submitted run_" not in process.stderr.readline():
+        pass
     process.send_signal(number)
     code, _, _ = finish(process)
     assert code == 128 + number
@@ -126,14 +128,17 @@ def test_without_exit_it_stays_up_until_ctrl_c_and_then_ends_well(tmp_path: Path
     home = tmp_path / "farm"
     process = start(["demo", "--home", str(home), "--json"], environment(home))
     assert process.stdout is not None
+    assert process.stderr is not None
     result = DemoResult.model_validate_json(process.stdout.readline())
     pid = wait_for(lambda: _pid_of(home))
+    while "stays up until Ctrl-C" not in (line := process.stderr.readline()):
+        pass
+    assert str(home / "admin-token") in line
     assert process.poll() is None
     assert is_alive(pid)
     process.send_signal(signal.SIGINT)
-    code, rest, stderr = finish(process)
+    code, rest, _ = finish(process)
     assert (code, rest) == (0, "")
-    assert "admin-token" in stderr
     assert result.events_lost == 0
     assert not is_alive(pid)
 
