@@ -6,6 +6,7 @@ Plain ASGI: nothing here buffers a response, so long polls and streams pass thro
 import re
 import time
 import uuid
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -13,12 +14,13 @@ import structlog
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.api.auth import DASHBOARD_PREFIX
 from controller.api.metrics import ServiceMetrics
 from controller.api.problems import ProblemResponse, internal_problem, problem_of
-from controller.errors import PayloadTooLargeError
+from controller.errors import HostRefusedError, PayloadTooLargeError
 
 _TRACE_ID = re.compile(r"^[A-Za-z0-9_.-]{8,64}$")
 _ARTIFACT_PATH = re.compile(r"^/agent/attempts/[^/]+/artifacts/[^/]+$")
@@ -29,6 +31,8 @@ _DASHBOARD_POLICY: Final = (
     "form-action 'self'"
 )
 _DATA_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+_HOST_ALLOWED: Final = "host_allowed"
 
 _log = structlog.get_logger(__name__)
 
@@ -92,7 +96,8 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self._trace_id
             headers["X-Content-Type-Options"] = "nosniff"
-            headers["Referrer-Policy"] = "no-referrer"
+            # With no-referrer a browser sends `Origin: null` with our own login form, which is then refused.
+            headers["Referrer-Policy"] = "same-origin"
             headers.setdefault("X-Frame-Options", "DENY")
             headers.setdefault("Cache-Control", "no-store")
             is_page = self._path.startswith(DASHBOARD_PREFIX)
@@ -106,6 +111,35 @@ def route_of(scope: Scope) -> str:
     if route is not None:
         return str(route.path)
     return DASHBOARD_PREFIX if scope["path"].startswith(DASHBOARD_PREFIX) else "other"
+
+
+class HostMiddleware:
+    """Refuses a Host header that is not ours: a page elsewhere cannot rebind its name to us."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str]) -> None:
+        """`allowed_hosts` in the form of starlette's TrustedHostMiddleware, which decides."""
+        self._app = app
+        self._trusted = TrustedHostMiddleware(self._allow, allowed_hosts, www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer 400 with what to do; starlette's own refusal would be no problem document."""
+        if scope["type"] != "http":
+            await self._trusted(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+
+        async def send_allowed(message: Message) -> None:
+            if state.get(_HOST_ALLOWED):
+                await send(message)
+
+        await self._trusted(scope, receive, send_allowed)
+        if not state.get(_HOST_ALLOWED):
+            problem = problem_of(HostRefusedError(), scope["path"], state.get("trace_id", ""))
+            await ProblemResponse(problem)(scope, receive, send)
+
+    async def _allow(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})[_HOST_ALLOWED] = True
+        await self._app(scope, receive, send)
 
 
 class BodyLimitMiddleware:

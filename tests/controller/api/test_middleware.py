@@ -60,6 +60,8 @@ async def test_every_answer_has_an_id_and_may_not_be_framed_sniffed_or_kept(farm
             assert headers["x-content-type-options"] == "nosniff"
             assert headers["x-frame-options"] == "DENY"
             assert headers["cache-control"] == "no-store"
+            # A stricter policy makes browsers send a null Origin with the login form.
+            assert headers["referrer-policy"] == "same-origin"
             assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
