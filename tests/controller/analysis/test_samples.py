@@ -45,33 +45,37 @@ def test_each_formula_stands_under_the_scope_that_the_catalogue_says() -> None:
             assert METRICS[name].scope is scope, name
 
 
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        ("wall_s", [0.3]),
-        ("ttft_ms", [110.0, 260.0]),
-        ("agent_ttft_ms", [110.0, 260.0]),
-        ("queue_ms", [10.0, 60.0]),
-        ("prefill_ms", [100.0, 200.0]),
-        ("itl_ms", [20.0]),
-        ("itl_p95_ms", [56.0]),
-        ("tpot_ms", [30.0]),
-        ("e2e_ms", [200.0, 260.0]),
-        ("output_tokens_per_s", [5 / 0.3]),
-        ("decode_tokens_per_s", [3 / 0.09]),
-        ("prefill_tokens_per_s", [1000.0, 100.0]),
-        ("peak_footprint_mb", [400.0]),
-        ("min_headroom_mb", [600.0]),
-        ("kv_hit_rate_tokens", [0.4]),
-        ("kv_hit_rate_requests", [0.5]),
-        ("prompt_tokens_submitted", [200.0]),
-        ("prompt_tokens_computed", [120.0]),
-        ("preemptions", [0.0]),
-        ("memory_warnings", [0.0]),
-        ("failed_calls", [0.0]),
-        ("kv_blocks_peak", []),
-    ],
-)
+WORKED_OUT: list[tuple[str, list[float]]] = [
+    ("wall_s", [0.3]),
+    ("ttft_ms", [110.0, 260.0]),
+    ("agent_ttft_ms", [110.0, 260.0]),
+    ("queue_ms", [10.0, 60.0]),
+    ("prefill_ms", [100.0, 200.0]),
+    ("itl_ms", [20.0]),
+    ("itl_p95_ms", [56.0]),
+    ("tpot_ms", [30.0]),
+    ("e2e_ms", [200.0, 260.0]),
+    ("output_tokens_per_s", [5 / 0.3]),
+    ("decode_tokens_per_s", [3 / 0.09]),
+    ("prefill_tokens_per_s", [1000.0, 100.0]),
+    ("peak_footprint_mb", [400.0]),
+    ("min_headroom_mb", [600.0]),
+    ("kv_hit_rate_tokens", [0.4]),
+    ("kv_hit_rate_requests", [0.5]),
+    ("prompt_tokens_submitted", [200.0]),
+    ("prompt_tokens_computed", [120.0]),
+    ("preemptions", [0.0]),
+    ("memory_warnings", [0.0]),
+    ("failed_calls", [0.0]),
+    ("kv_blocks_peak", []),
+]
+
+
+def test_every_metric_was_worked_out_by_hand() -> None:
+    assert sorted(metric for metric, _ in WORKED_OUT) == sorted(METRICS)
+
+
+@pytest.mark.parametrize(("metric", "expected"), WORKED_OUT)
 def test_the_formula_gives_the_number_worked_out_by_hand(metric: str, expected: list[float]) -> None:
     samples = _samples(TrialStory(1, "paged", 1, calls=[FIRST, SECOND], finished_ms=300.0))
     assert _values(samples, metric) == pytest.approx(expected)

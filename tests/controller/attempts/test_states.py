@@ -77,6 +77,26 @@ def test_a_deadline_leads_to_a_cause_that_its_state_knows() -> None:
         assert DEVICE_MACHINE.allows(device_state, device_deadline.cause)
 
 
+def test_every_state_of_a_device_has_a_deadline_or_is_known_to_wait_for_something_else() -> None:
+    for_a_person_or_the_device = {
+        DeviceState.UNKNOWN,
+        DeviceState.READY,
+        DeviceState.BLOCKED,
+        DeviceState.MAINTENANCE,
+        DeviceState.ABSENT,
+        DeviceState.LOST,
+        DeviceState.RETIRED,
+    }
+    with_a_deadline_of_their_own = {
+        DeviceState.LEASED,
+        DeviceState.HELD,
+        DeviceState.RESERVED,
+        DeviceState.QUARANTINED,
+    }
+    waiting = set(DeviceState) - set(DEVICE_DEADLINES)
+    assert waiting == for_a_person_or_the_device | with_a_deadline_of_their_own
+
+
 def test_every_cause_that_makes_a_job_done_has_an_outcome() -> None:
     finishing = {cause for (_, cause), target in JOB_MACHINE.transitions.items() if target is JobState.DONE}
     assert finishing == set(OUTCOME_OF_CAUSE)
