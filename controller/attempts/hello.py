@@ -154,8 +154,8 @@ def _observe(turn: Turn, device: DeviceRow, report: DeviceReport, busy: frozense
     )
     for cause in causes_of(device.state, sight):
         move_device(turn, device, cause, ", ".join(report.reasons))
-    # What a verdict or a person wrote there stays until the state changes.
-    if not DEVICE_MACHINE.allows(device.state, DeviceCause.RELEASE_ORDERED):
+    # What a verdict or a person wrote there stays until the state changes or the wish to drain is gone.
+    if device.drain_to is None and not DEVICE_MACHINE.allows(device.state, DeviceCause.RELEASE_ORDERED):
         device.reasons = list(report.reasons)
 
 

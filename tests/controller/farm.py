@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -36,13 +37,38 @@ from controller.attempts.results import finish
 from controller.attempts.sweep import SweepCounts, sweep
 from controller.attempts.times import FarmTimes
 from controller.attempts.turn import Turn
-from controller.db.models import AgentRow, AttemptRow, DeviceRow, JobRow, Row, RunRow
-from controller.db.session import open_sessions, read_only, unit_of_work
+from controller.db.migrate import upgrade_opened
+from controller.db.models import AgentRow, AttemptRow, DeviceRow, JobRow, RunRow
+from controller.db.session import Sessions, open_sessions, read_only, unit_of_work
 from controller.ingest.batch import Batch
 from controller.ingest.store import store_batch
 
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def make_tables(sessions: Sessions) -> None:
+    """Every table, as the migrations make it; on SQLite their statements are repeated, which is quick."""
+    if sessions.engine.dialect.name != "sqlite":
+        upgrade_opened(sessions)
+        return
+    with sessions.engine.begin() as connection:
+        for statement in _migrated_schema():
+            connection.exec_driver_sql(statement)
+
+
+@cache
+def _migrated_schema() -> tuple[str, ...]:
+    """What SQLite holds of each table and index after the migrations, in the order of their making."""
+    sessions = open_sessions("sqlite://")
+    upgrade_opened(sessions)
+    with sessions.engine.connect() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        )
+        statements = tuple(row[0] for row in rows)
+    sessions.close()
+    return statements
 
 
 def fixed_id(prefix: str, number: int) -> str:
@@ -114,7 +140,7 @@ class Farm:
         """Make the tables."""
         self.sessions = open_sessions(self.database_url)
         self.chance = Random(7)
-        Row.metadata.create_all(self.sessions.engine)
+        make_tables(self.sessions)
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock; nothing else happens."""

@@ -226,9 +226,11 @@ def test_a_leased_device_is_drained_before_a_person_gets_it(farm: Farm, agent: s
     lease = farm.granted(agent, "d1")
     with farm.turn() as turn:
         quarantine_device(turn, "d1", "someone", "smells odd")
+    farm.hello(agent, "d1", leases=(lease,))
     assert farm.device("d1").state is DeviceState.LEASED
     farm.succeed(agent, lease)
-    assert farm.device("d1").state is DeviceState.QUARANTINED
+    device = farm.device("d1")
+    assert (device.state, device.reasons, device.drain_to) == (DeviceState.QUARANTINED, ["smells odd"], None)
 
 
 def test_a_wish_to_drain_can_be_taken_back(farm: Farm, agent: str) -> None:

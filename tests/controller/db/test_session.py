@@ -9,16 +9,16 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from controller.db import session as session_module
-from controller.db.models import AuditRow, LeaseRow, Row
+from controller.db.models import AuditRow, LeaseRow
 from controller.db.session import Sessions, open_sessions, read_only, unit_of_work
 from controller.errors import StoreBusyError
-from tests.controller.farm import START
+from tests.controller.farm import START, make_tables
 
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Sessions:
     sessions = open_sessions(f"sqlite:///{tmp_path / 'farm.sqlite'}")
-    Row.metadata.create_all(sessions.engine)
+    make_tables(sessions)
     return sessions
 
 
@@ -95,7 +95,7 @@ def test_a_writer_that_waits_too_long_is_told_so(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(session_module, "BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "farm.sqlite"
     sessions = open_sessions(f"sqlite:///{path}")
-    Row.metadata.create_all(sessions.engine)
+    make_tables(sessions)
     blocker = sqlite3.connect(path, isolation_level=None)
     try:
         blocker.execute("BEGIN IMMEDIATE")
