@@ -13,7 +13,7 @@ from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
 from contract.ids import AgentId, AttemptId, ClaimId, DeviceId, LeaseId, Name
 from contract.jobs import AttemptSpec
-from contract.model import ContractModel
+from contract.model import ContractModel, SentModel
 from contract.states import DeviceState, TargetKind
 from contract.version import CONTRACT_VERSION
 
@@ -23,7 +23,7 @@ Fence = Annotated[int, Field(ge=1)]
 MAX_BATCH_BYTES = 1 << 20
 
 
-class EnrollRequest(ContractModel):
+class EnrollRequest(SentModel):
     """Exchange a one-time enrolment token (bearer) for the agent's own token."""
 
     agent_name: Name
@@ -75,7 +75,7 @@ class HeldLease(ContractModel):
     fence: Fence
 
 
-class Hello(ContractModel):
+class Hello(SentModel):
     """A full-state report, sent at start and every `hello_interval_s`: lost messages heal by it."""
 
     contract_version: str = CONTRACT_VERSION
@@ -180,7 +180,7 @@ class ArtifactRef(ContractModel):
     size_bytes: Count
 
 
-class ResultRequest(ContractModel):
+class ResultRequest(SentModel):
     """The agent's last word on an attempt. Accepted only when every event up to last_seq is stored."""
 
     fence: Fence

@@ -9,7 +9,7 @@ from contract.failures import FailureReason
 from contract.ids import AgentId, AttemptId, DeviceId, JobId, Name, RunId
 from contract.jobs import ArmMode, BuildRef, EngineOptions, Limits
 from contract.metrics import MetricDefinition
-from contract.model import ContractModel
+from contract.model import ContractModel, SentModel
 from contract.states import (
     AttemptState,
     DeviceState,
@@ -27,7 +27,7 @@ class WorkloadRequest(ContractModel):
 
     name: Name | None = None
     source: Annotated[str, Field(max_length=1_000_000)] | None = None
-    source_name: str = "workload.yaml"
+    source_name: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,255}$")] = "workload.yaml"
     """Named in error messages about `source`."""
     params: dict[str, Any] = {}
 
@@ -60,7 +60,7 @@ class GateRequest(ContractModel):
     """`pass` turns exit code 3 into 0; the verdict stays what it is."""
 
 
-class RunRequest(ContractModel):
+class RunRequest(SentModel):
     """A benchmark to run: workload x devices x arms x repetitions (A1)."""
 
     workload: WorkloadRequest
@@ -177,7 +177,7 @@ class DeviceList(ContractModel):
     devices: list[DeviceView]
 
 
-class DeviceAction(ContractModel):
+class DeviceAction(SentModel):
     """A person's decision about a device; the reason is kept with the transition."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500)]
@@ -200,7 +200,7 @@ class JobExplanation(ContractModel):
     devices: list[DeviceExplanation]
 
 
-class EnrollmentTokenRequest(ContractModel):
+class EnrollmentTokenRequest(SentModel):
     """Ask for a token with which one device agent may enrol once."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)] = "enrolment"

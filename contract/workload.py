@@ -4,12 +4,17 @@ The controller (or the agent) compiles; every target runs the same graph (decisi
 """
 
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from contract.ids import Name
 from contract.model import ContractModel
+
+MAX_SEGMENT_TOKENS: Final = 1_000_000
+MAX_WORKLOAD_TOKENS: Final = 8_000_000
+"""Of all segments together: every target holds their token ids, so a budget is memory there."""
+SegmentTokens = Annotated[int, Field(ge=1, le=MAX_SEGMENT_TOKENS)]
 
 
 class Sampling(ContractModel):
@@ -30,7 +35,7 @@ class Segment(ContractModel):
 
     segment_id: Name
     text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
-    tokens: PositiveInt | None = None
+    tokens: SegmentTokens | None = None
 
 
 class SegmentPart(ContractModel):
@@ -113,6 +118,9 @@ class CompiledWorkload(ContractModel):
         segments = {segment.segment_id for segment in self.segments}
         if len(segments) != len(self.segments):
             raise ValueError("segments: two segments have the same id")
+        tokens = sum(segment.tokens or 0 for segment in self.segments)
+        if tokens > MAX_WORKLOAD_TOKENS:
+            raise ValueError(f"segments: {tokens} tokens together, at most {MAX_WORKLOAD_TOKENS} are allowed")
         calls = {(plan.agent, index) for plan in self.agents for index in range(len(plan.calls))}
         if len({plan.agent for plan in self.agents}) != len(self.agents):
             raise ValueError("agents: two agents have the same name")

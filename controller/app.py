@@ -10,7 +10,6 @@ import structlog
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from controller.api import (
     agent_events,
@@ -26,7 +25,7 @@ from controller.api.auth import AuthenticationMiddleware
 from controller.api.bell import Bell
 from controller.api.context import ApiContext
 from controller.api.metrics import ServiceMetrics
-from controller.api.middleware import BodyLimitMiddleware, RequestMiddleware
+from controller.api.middleware import BodyLimitMiddleware, HostMiddleware, RequestMiddleware
 from controller.api.problems import install_problem_handlers
 from controller.api.sessions import SessionSigner, session_secret
 from controller.db.session import Sessions, open_sessions
@@ -67,7 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=background.lifespan,
         middleware=[
             Middleware(RequestMiddleware, metrics=metrics),
-            Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_host_names, www_redirect=False),
+            Middleware(HostMiddleware, allowed_hosts=settings.allowed_host_names),
             Middleware(
                 BodyLimitMiddleware,
                 max_body_bytes=settings.max_body_bytes,

@@ -31,6 +31,20 @@ class NotAuthenticatedError(FarmError):
         super().__init__(detail)
 
 
+class HostRefusedError(FarmError):
+    """The Host header is none of this controller's names."""
+
+    kind = "host-refused"
+    fault = Fault.JOB
+
+    def __init__(self) -> None:
+        """The names stay untold: whoever asks under a wrong one need not learn them."""
+        super().__init__(
+            "this controller is not reached under that host name; "
+            "use its address, or add the name to DYNOFARM_ALLOWED_HOSTS"
+        )
+
+
 class ForbiddenError(FarmError):
     """The token is good, but not for this."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from contract.ids import Name
-from contract.workload import Sampling
+from contract.workload import Sampling, SegmentTokens
 
 
 class _Part(BaseModel):
@@ -46,7 +46,7 @@ class TextUse(_Part):
     """
 
     text: str
-    tokens: PositiveInt | None = None
+    tokens: SegmentTokens | None = None
     lead: str = ""
 
 

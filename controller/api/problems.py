@@ -22,6 +22,7 @@ from controller.runs.errors import BudgetTooSmallError, NotComparableError, Resu
 STATUS: Final[dict[type[FarmError], int]] = {
     errors.NotAuthenticatedError: HTTPStatus.UNAUTHORIZED,
     errors.ForbiddenError: HTTPStatus.FORBIDDEN,
+    errors.HostRefusedError: HTTPStatus.BAD_REQUEST,
     errors.BadRequestError: HTTPStatus.UNPROCESSABLE_ENTITY,
     BudgetTooSmallError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -48,10 +49,19 @@ RETRY_AFTER_S: Final = 1.0
 
 # What the framework itself refuses, by its status.
 _FRAMEWORK_CODES: Final = {
-    HTTPStatus.BAD_REQUEST: ("bad-request", "the request cannot be read; check its form"),
+    HTTPStatus.BAD_REQUEST: (
+        "bad-request",
+        "the request cannot be read; send JSON in UTF-8 that is not nested deeply",
+    ),
     HTTPStatus.NOT_FOUND: ("not-found", "there is nothing at this address; see docs for the paths under /v1"),
     HTTPStatus.METHOD_NOT_ALLOWED: ("method-not-allowed", "this address does not know the method"),
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("payload-too-large", "the body is too large"),
+}
+
+# Where pydantic's own words would not tell a person what to do, by its kind of error.
+_ADVICE: Final = {
+    "extra_forbidden": "this field is not known; remove it or correct its name",
+    "model_attributes_type": "a JSON object is needed here; send it with Content-Type: application/json",
 }
 
 _log = structlog.get_logger(__name__)
@@ -133,7 +143,7 @@ def _pointer(location: tuple[int | str, ...]) -> str:
 
 
 def _advice(kind: str, message: str) -> str:
-    return "this field is not known; remove it or correct its name" if kind == "extra_forbidden" else message
+    return _ADVICE.get(kind, message)
 
 
 def validation_problem(error: RequestValidationError, request: Request) -> Problem:
@@ -143,6 +153,10 @@ def validation_problem(error: RequestValidationError, request: Request) -> Probl
     for entry in error.errors():
         location = tuple(entry["loc"])
         message = _advice(entry["type"], entry["msg"])
+        if entry["type"] == "json_invalid":
+            # It is placed by the number of a character, which is no pointer.
+            message = f"not JSON at character {location[-1]}: {entry['ctx']['error']}"
+            location = ("body",)
         pointer = _pointer(location)
         where = pointer or " ".join(str(part) for part in location)
         named.append(f"{where}: {message}")

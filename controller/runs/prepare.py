@@ -73,6 +73,8 @@ def _workload_pointer(error: WorkloadError, request: RunRequest) -> str:
 def _check_gate(gate: GateRequest) -> None:
     usable = [name for name, definition in METRICS.items() if can_gate(definition)]
     for position, name in enumerate(gate.metrics):
+        if name in gate.metrics[:position]:
+            raise BadRequestError(f"/gate/metrics/{position}", f"{name!r} is named twice; name it once")
         if name in usable:
             continue
         problem = f"no metric is called {name!r}"

@@ -11,8 +11,9 @@ from contract.failures import FAILURES, FailureReason
 from contract.generate import rendered, schemas, stale_files
 from contract.jobs import AttemptSpec
 from contract.metrics import METRICS, Better, UnknownMetricError, metric
+from contract.rest import DeviceAction, RunRequest
 from contract.version import CONTRACT_VERSION, ContractVersionError, require_supported
-from contract.workload import CompiledWorkload
+from contract.workload import MAX_SEGMENT_TOKENS, MAX_WORKLOAD_TOKENS, CompiledWorkload
 
 VECTORS = Path(__file__).parents[2] / "contract" / "vectors"
 SPEC_CASES: list[dict[str, Any]] = json.loads((VECTORS / "attempt_spec.json").read_text(encoding="utf-8"))[
@@ -84,6 +85,46 @@ NOBODY = {"agent": "z", "call": 0}
 def test_a_task_graph_that_cannot_run_is_refused(agents: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         CompiledWorkload.model_validate(workload(*agents))
+
+
+def test_budgets_that_no_memory_holds_are_refused() -> None:
+    def of_tokens(*tokens: int) -> dict[str, Any]:
+        segments = [{"segment_id": f"s{n}", "text": "x", "tokens": each} for n, each in enumerate(tokens)]
+        plan = {"agent": "a", "calls": [call({"kind": "segment", "segment_id": "s0"})]}
+        return {**workload(plan), "segments": segments}
+
+    full = [MAX_SEGMENT_TOKENS] * (MAX_WORKLOAD_TOKENS // MAX_SEGMENT_TOKENS)
+    assert CompiledWorkload.model_validate(of_tokens(*full))
+    with pytest.raises(ValidationError, match="tokens together"):
+        CompiledWorkload.model_validate(of_tokens(*full, 1))
+    with pytest.raises(ValidationError, match="less than or equal"):
+        CompiledWorkload.model_validate(of_tokens(MAX_SEGMENT_TOKENS + 1))
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udfff tail"], ids=ascii)
+def test_a_sent_text_that_no_store_holds_is_refused_by_its_field(text: str) -> None:
+    base = {"workload": {"name": "single"}, "model": "m"}
+    places: dict[tuple[str | int, ...], dict[str, Any]] = {
+        ("labels", "branch"): {"labels": {"branch": text}},
+        ("labels",): {"labels": {text: "main"}},
+        ("arms", 0, "engine", "dtype"): {"arms": [{"arm": "a", "mode": "paged", "engine": {"dtype": text}}]},
+        ("workload", "params", "deep", 1): {"workload": {"name": "single", "params": {"deep": [1, text]}}},
+    }
+    for place, changed in places.items():
+        with pytest.raises(ValidationError) as refused:
+            RunRequest.model_validate({**base, **changed})
+        (line,) = refused.value.errors()
+        assert (line["loc"], line["type"]) == (place, "not_storable")
+        # The refusal itself can be written down.
+        refused.value.json()
+    with pytest.raises(ValidationError, match="remove it"):
+        DeviceAction(reason=text)
+
+
+def test_a_sent_text_may_be_any_other_text() -> None:
+    labels = {"état": "déjà vu \U0001f600", "": "\n\t"}
+    request = RunRequest.model_validate({"workload": {"name": "single"}, "model": "m", "labels": labels})
+    assert RunRequest.model_validate_json(request.model_dump_json()).labels == labels
 
 
 def test_every_failure_reason_says_who_acts_and_what_to_try() -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.problems import Problem
+from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from tests.fakes.farm import Farm
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,13 @@ pytestmark = pytest.mark.anyio
 async def test_a_host_that_is_not_ours_is_refused_before_anything_else(farm: Farm) -> None:
     for host, status in (("127.0.0.1:8000", 200), ("localhost", 200), ("evil.example", 400), ("", 400)):
         async with farm.client(headers={"Host": host}) as client:
-            assert (await client.get("/health")).status_code == status, host
+            response = await client.get("/health")
+        assert response.status_code == status, host
+        if status == 400:
+            problem = Problem.model_validate(response.json())
+            assert problem.code == "host-refused"
+            assert "DYNOFARM_ALLOWED_HOSTS" in problem.detail
+            assert response.headers["content-type"] == PROBLEM_MEDIA_TYPE
 
 
 async def test_the_public_name_and_the_address_listened_on_are_ours(farm: Farm) -> None:

@@ -177,3 +177,23 @@ async def test_a_crash_tells_a_trace_id_and_nothing_of_the_inside() -> None:
     assert "my-request-1" in problem.detail
     assert "hunter2" not in response.text
     assert "RuntimeError" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "status", "words"),
+    [
+        (b'{"engine":', "application/json", 422, "body: not JSON at character"),
+        (b'{"engine": "\xff"}', "application/json", 400, "UTF-8"),
+        (b"[" * 100_000, "application/json", 400, "not nested deeply"),
+        (b'{"engine": {"kv_pool_tokens": 16}}', "text/plain", 422, "Content-Type: application/json"),
+        (b"[]", "application/json", 422, "a JSON object is needed"),
+    ],
+    ids=["cut", "not UTF-8", "deep", "text", "a list"],
+)
+async def test_a_body_that_cannot_be_read_is_told_what_to_send(
+    content: bytes, media_type: str, status: int, words: str
+) -> None:
+    response, problem = await _send("POST", "/body", content=content, headers={"Content-Type": media_type})
+    assert response.status_code == status
+    assert words in problem.detail
+    assert all(error.pointer == "" for error in problem.errors)

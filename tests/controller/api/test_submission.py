@@ -1,5 +1,6 @@
 """What is wrong with a request is said before anything is stored, with the field and what to do."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,16 @@ from tests.fakes.session import Lab, run_request
 pytestmark = pytest.mark.anyio
 
 SOURCE_WITH_A_MISTAKE = "workload: mine\nversion: 1\ntitle: Mine\ndescription: x\nagentz: []\n"
+
+SOURCE_TOO_LARGE = """\
+workload: large
+version: 1
+title: Large
+description: x
+texts: {words: {text: words}}
+agents:
+  - {name: a, system: {text: words, tokens: 1000000000000}, calls: [{input: {text: words}, output_tokens: 1}]}
+"""
 
 
 def _arms(engine: dict[str, Any]) -> list[dict[str, Any]]:
@@ -55,6 +66,25 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "/gate/metrics/1",
         "no ratio",
     ),
+    "a metric named twice": (
+        {"gate": {"metrics": ["wall_s", "ttft_ms", "wall_s"]}},
+        "validation",
+        "/gate/metrics/2",
+        "name it once",
+    ),
+    "a budget that no memory holds": (
+        {"workload": {"source": SOURCE_TOO_LARGE, "source_name": "large.yaml"}},
+        "validation",
+        "/workload/source",
+        "large.yaml:7: agents.0.system.tokens: Input should be less than or equal to 1000000",
+    ),
+    "a file name of two lines": (
+        {"workload": {"source": "x", "source_name": "a\nb"}},
+        "validation",
+        "/workload/source_name",
+        "match pattern",
+    ),
+    "a text with a NUL": ({"labels": {"a": "x\0y"}}, "validation", "/labels/a", "NUL"),
     "a floor of no gate metric": (
         {"gate": {"floor_percent": {"ttft_ms": 1}}},
         "validation",
@@ -137,6 +167,17 @@ async def test_a_wrong_request_is_told_which_field_and_what_to_do(
     assert pointer in [error.pointer for error in problem.errors]
     assert problem.detail.startswith(f"{pointer}: ")
     assert advice in problem.detail
+    assert RunPage.model_validate(await lab.get("/v1/runs")).runs == []
+
+
+async def test_half_of_a_surrogate_pair_is_refused_and_leaves_every_page_readable(farm: Farm) -> None:
+    lab = await Lab.of(farm)
+    body = json.dumps(run_request(labels={"branch": "\ud800"}))
+    async with farm.client("submitter", headers={"Content-Type": "application/json"}) as client:
+        response = await client.post("/v1/runs", content=body)
+    problem = Problem.model_validate(response.json())
+    assert (response.status_code, problem.code) == (422, "validation")
+    assert [error.pointer for error in problem.errors] == ["/labels/branch"]
     assert RunPage.model_validate(await lab.get("/v1/runs")).runs == []
 
 
