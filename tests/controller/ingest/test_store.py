@@ -152,7 +152,7 @@ def test_a_lost_or_orphaned_attempt_still_takes_its_own_events(farm: Farm, agent
 SHARED = Farm()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_whatever_is_sent_in_whatever_order_what_is_stored_is_1_to_n(data: st.DataObject) -> None:
     agent, device_id = SHARED.add_agent(), f"d{SHARED.number()}"
