@@ -13,8 +13,8 @@ _HARD_SPACE: Final = "\u00a0"
 
 
 def timestamp(moment: datetime | None) -> str:
-    """Date and time in UTC, never broken over two lines; a dash for never."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC".replace(" ", _HARD_SPACE) if moment else _NEVER
+    """Date and time in UTC; a dash for never."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if moment else _NEVER
 
 
 def megabytes(size_bytes: int) -> str:
@@ -78,9 +78,13 @@ def gate_verdict(gate: GateView) -> str:
 
 
 def sentence(text: str) -> str:
-    """Begins with a capital and ends with a full stop; empty stays empty."""
+    """Begins with a capital, unless it begins with a name or an id, and ends with a full stop."""
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".") if text else ""
+    if not text:
+        return ""
+    begins_with_word = text.split(maxsplit=1)[0].rstrip(",:;.!?").isalpha()
+    started = text[0].upper() + text[1:] if begins_with_word else text
+    return started if started.endswith((".", "!", "?", "…")) else f"{started}."
 
 
 def words(state: str) -> str:

@@ -24,8 +24,7 @@ def output_rate_figure(live: LiveView, subject: Subject) -> go.Figure:
     if not points:
         return empty_figure(title, subject, _WAITING)
     sketch = Sketch(title, subject, [Key(BLUE, _SOLID, f"{number(points[-1].value)} tokens/s now")])
-    sketch.axes(TIME_AXIS, "output rate (tokens/s)")
-    sketch.y_axis(rangemode="tozero")
+    _time_axes(sketch, live, "output rate (tokens/s)")
     sketch.add(**_line(points, BLUE, "output rate", "tokens/s"), fill="tozeroy", fillcolor=BLUE_FILL)
     return sketch.figure()
 
@@ -43,8 +42,7 @@ def footprint_figure(live: LiveView, subject: Subject) -> go.Figure:
         Key(VERMILION, _DASHED, _limit_told(limits, is_drawn=has_line)),
     ]
     sketch = Sketch(title, subject, keys)
-    sketch.axes(TIME_AXIS, "footprint (MB)")
-    sketch.y_axis(rangemode="tozero")
+    _time_axes(sketch, live, "footprint (MB)")
     sketch.add(**_line(points, BLUE, "footprint", "MB"))
     if has_line:
         sketch.add(**_line(limits, VERMILION, "limit", "MB", dash="dash"))
@@ -68,11 +66,18 @@ def kv_blocks_figure(live: LiveView, subject: Subject) -> go.Figure:
     drawn = [line for line in lines if line[0]]
     keys = [Key(colour, mark, f"{name} {number(shown[-1].value)}") for shown, colour, name, mark, _ in drawn]
     sketch = Sketch(title, subject, keys)
-    sketch.axes(TIME_AXIS, "KV blocks (blocks)")
-    sketch.y_axis(rangemode="tozero")
+    _time_axes(sketch, live, "KV blocks (blocks)")
     for shown, colour, name, _, dash in drawn:
         sketch.add(**_line(shown, colour, name, "blocks", dash=dash))
     return sketch.figure()
+
+
+def _time_axes(sketch: Sketch, live: LiveView, y_title: str) -> None:
+    """The same span of time in every figure, so that one can be held against the other."""
+    last_s = max((point.t_s for line in live.series for point in finite(line.points)), default=0.0)
+    sketch.axes(TIME_AXIS, y_title)
+    sketch.x_axis(range=[0, max(last_s, 1.0)])
+    sketch.y_axis(rangemode="tozero")
 
 
 def _points(live: LiveView, name: str) -> list[Point]:

@@ -11,10 +11,10 @@ from contract.states import DeviceState
 from dashboard.client import FarmClient, FarmReader
 from dashboard.pages.addresses import RUN_PATH
 from dashboard.pages.reading import Failed, read
-from dashboard.parts.badges import badge, virtual_badge
+from dashboard.parts.badges import badge, moment, virtual_badge
 from dashboard.parts.panels import command, loading, notice, page_head, panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import megabytes, timestamp, words
+from dashboard.wording import megabytes, words
 
 REFRESH_MS: Final = 5_000
 _COLUMNS: Final = (
@@ -87,16 +87,15 @@ def _counts(devices: Sequence[DeviceView]) -> str:
 
 def _row(device: DeviceView, working: Mapping[str, RunView]) -> list[Content]:
     memory = f"{megabytes(device.memory_bytes)} memory" if device.memory_bytes is not None else ""
-    system = f"{device.os_name} {device.os_version}" + (f" ({device.os_build})" if device.os_build else "")
     mark = virtual_badge() if device.virtual else html.Div(str(device.kind), className="quiet")
     return [
         [html.Strong(device.device_id), " ", mark],
         badge(device.state),
         "; ".join(words(reason) for reason in device.reasons) or "–",
         [device.device_model, html.Div(memory, className="quiet")],
-        system,
+        [f"{device.os_name} {device.os_version}", html.Div(device.os_build, className="quiet")],
         _work(device, working),
-        timestamp(device.last_seen_at),
+        moment(device.last_seen_at),
     ]
 
 

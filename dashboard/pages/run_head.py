@@ -9,10 +9,10 @@ from dash.development.base_component import Component
 from contract.failures import FAILURES
 from contract.rest import AttemptView, JobView, LiveView, RunView
 from contract.states import RunState
-from dashboard.parts.badges import badge
+from dashboard.parts.badges import badge, moment
 from dashboard.parts.panels import panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import timestamp, words
+from dashboard.wording import words
 
 _COLUMNS: Final = (
     Column("Device"),
@@ -31,8 +31,8 @@ def run_head(run: RunView) -> list[Component]:
         ("Model", run.model),
         ("Arms", f"{run.candidate} against {run.baseline}"),
         ("Build", run.build.commit),
-        ("Submitted", timestamp(run.created_at)),
-        ("Completed", timestamp(run.completed_at)),
+        ("Submitted", moment(run.created_at)),
+        ("Completed", moment(run.completed_at)),
     ]
     return [
         html.Header(

@@ -67,7 +67,7 @@ def _device(found: DeviceReportView, report: RunReport) -> Component:
     return html.Section(
         [
             html.H2([f"{found.device_model}{variant}", *marks], className="device-title"),
-            html.P(f"{found.device_id}, {words(found.kind)}, system {found.os_version}", className="lead"),
+            html.P(f"{found.device_id}, {words(found.kind)}, {_system(found)}", className="lead"),
             *(caution if found.virtual else []),
             _tiles(found, report),
             *([_failures(found.failures)] if found.failures else []),
@@ -81,6 +81,11 @@ def _device(found: DeviceReportView, report: RunReport) -> Component:
         ],
         className="device",
     )
+
+
+def _system(found: DeviceReportView) -> str:
+    """The system's name is among the recorded conditions, where there are any."""
+    return f"{found.conditions.get('os_name', 'system')} {found.os_version}"
 
 
 def arm_order(found: DeviceReportView, baseline: str, candidate: str) -> list[str]:
@@ -177,7 +182,7 @@ def _texts(texts: Sequence[str]) -> Component:
 
 def _conditions(conditions: dict[str, Any]) -> Component:
     facts: list[tuple[str, Content]] = [
-        (words(name), _value(value)) for name, value in conditions.items() if value not in (None, "", {})
+        _condition(name, value) for name, value in conditions.items() if value not in (None, "", {})
     ]
     if not facts:
         return panel("Conditions", [html.P("The runtime recorded none.")])
@@ -186,8 +191,26 @@ def _conditions(conditions: dict[str, Any]) -> Component:
     )
 
 
+def _condition(name: str, value: Any) -> tuple[str, Content]:
+    """Name and value as a person reads them; a size in bytes becomes MB."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return words(name.removesuffix("_bytes")), megabytes(value)
+    return words(name), _value(value)
+
+
 def _value(value: Any) -> str:
     """A recorded value as text; a nested one as name and value pairs."""
-    if isinstance(value, dict):
-        return ", ".join(f"{words(str(name))}: {inner}" for name, inner in value.items())
-    return number(value) if isinstance(value, float) else str(value)
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return number(value)
+        case dict():
+            return ", ".join(f"{words(str(name))}: {_nested(inner)}" for name, inner in value.items())
+        case list():
+            return ", ".join(map(_nested, value))
+    return str(value)
+
+
+def _nested(value: Any) -> str:
+    return f"({_value(value)})" if isinstance(value, dict | list) else _value(value)

@@ -13,10 +13,10 @@ from contract.states import RunState
 from dashboard.client import FarmClient, FarmReader
 from dashboard.pages.addresses import RUN_PATH, comparison, older_runs
 from dashboard.pages.reading import Failed, read
-from dashboard.parts.badges import badge, virtual_badge
+from dashboard.parts.badges import badge, moment, virtual_badge
 from dashboard.parts.panels import command, loading, notice, page_head, panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import gate_verdict, reduction, speedup, timestamp
+from dashboard.wording import gate_verdict, reduction, speedup
 
 REFRESH_MS: Final = 5_000
 KEPT_RESULTS: Final = 512
@@ -147,7 +147,7 @@ def _row(run: RunView, result: RunResult | None) -> list[Content]:
     compare = dcc.Link("Compare", href=comparison(run=run.run_id, arm=run.candidate))
     is_completed = run.state is RunState.COMPLETED
     return [
-        [link, html.Div(timestamp(run.created_at), className="quiet")],
+        [link, html.Div(moment(run.created_at), className="quiet")],
         badge(run.outcome or run.state),
         [run.workload, html.Div(f"{run.candidate} against {run.baseline}", className="quiet")],
         run.model,

@@ -1,12 +1,13 @@
-"""A state as a word with a coloured dot: the word says it all, the colour only helps to find it."""
+"""A state as a word with a coloured dot (the word says it all, the colour only helps to find it), a time."""
 
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal
 
 from dash import html
 
 from contract.states import AttemptState, DeviceState, JobOutcome, JobState, RunOutcome, RunState
-from dashboard.wording import words
+from dashboard.wording import timestamp, words
 
 Tone = Literal["good", "busy", "warn", "bad", "off"]
 
@@ -38,6 +39,11 @@ def tone_of(state: str) -> Tone:
 def badge(state: str) -> html.Span:
     """A state or an outcome."""
     return html.Span(words(str(state)), className=f"badge badge-{tone_of(state)}")
+
+
+def moment(at: datetime | None) -> html.Time:
+    """A time, never broken over two lines."""
+    return html.Time(timestamp(at), className="moment", dateTime=at.isoformat() if at else None)
 
 
 def virtual_badge() -> html.Span:

@@ -80,3 +80,13 @@ def test_the_device_model_cannot_put_markup_into_the_title() -> None:
     figure = output_rate_figure(story.live_view(), Subject("d", "<b onclick=x>", virtual=False))
     assert "<b onclick" not in figure.layout.title.text
     assert "&lt;b onclick=x&gt;" in figure.layout.title.text
+
+
+def test_all_figures_span_the_same_time() -> None:
+    series = [
+        _named("output_tokens_per_s", [1.0] * 3),
+        _named("footprint_mb", [1.0] * 9),
+        _named("kv_blocks_used", [1.0]),
+    ]
+    live = story.live_view(series=series)
+    assert {tuple(make(live, HOST).layout.xaxis.range) for make in FIGURES.values()} == {(0, 8.0)}

@@ -94,7 +94,7 @@ def test_a_run_that_waits_says_for_what(farm: FakeFarm, viewer: DashboardViewer)
     farm.lives[RUN] = story.nothing_live(1)
     seen = _look(viewer)
     assert seen["run-live"]["hidden"] is True
-    assert "No device has begun yet. Bench-host is leased." in text_of(seen["run-report"]["children"])
+    assert "No device has begun yet. bench-host is leased." in text_of(seen["run-report"]["children"])
     assert "waits: bench-host is leased" in text_of(seen["run-jobs"]["children"])
 
 

@@ -34,7 +34,7 @@ def test_the_gate_shows_verdict_exit_code_and_reason() -> None:
         verdict="regression", exit_code=GateExit.REGRESSION, reason="wall_s rose on bench-host", metrics=[]
     )
     text = text_of(_sent(story.run_report(1, gate=gate)))
-    assert "Gate: regression (exit code 1). Wall_s rose on bench-host." in text
+    assert "Gate: regression (exit code 1). wall_s rose on bench-host." in text
 
 
 def test_each_verdict_shows_interval_p_pairs_and_the_smallest_detectable_effect() -> None:
@@ -60,6 +60,8 @@ def test_budget_reading_texts_and_conditions_are_there() -> None:
         "What the agents wrote",
         "runtime name dynofarm-runtime",
         "extra governor: performance",
+        "memory 8 240 MB",
+        "bench-host, host, Linux 6.1",
     ):
         assert told in text
     assert "screen on" not in text
