@@ -95,11 +95,15 @@ class TrialFacts:
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """Something that went wrong in the attempt, as an event told it."""
+    """Something that went wrong in the attempt, as an event told it.
+
+    is_end: an agent, the runtime or the attempt ended with this reason, which may only repeat what was told.
+    """
 
     reason: FailureReason
     detail: str
     trial: int | None = None
+    is_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,13 +131,17 @@ def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
 
 
 def failures(facts: AttemptFacts, failure: Mishap | None) -> list[str]:
-    """Each kind of failure once: how often, what was said first, and what to try (C9)."""
+    """Each kind of failure once: how often, what was said first, and what to try (C9).
+
+    A call that failed ends its agent, its runtime and its attempt with the same reason: that is one failure,
+    and the call says most of it.
+    """
     mishaps = [*([failure] if failure else []), *facts.mishaps]
-    counts = Counter(mishap.reason for mishap in mishaps)
-    first: dict[FailureReason, str] = {}
-    for mishap in mishaps:
-        if not first.get(mishap.reason):
-            first[mishap.reason] = mishap.detail
+    causes = [mishap for mishap in mishaps if not mishap.is_end]
+    counts = Counter(mishap.reason for mishap in causes)
+    first: dict[FailureReason, str] = dict.fromkeys((mishap.reason for mishap in mishaps), "")
+    for mishap in (*causes, *mishaps):
+        first[mishap.reason] = first[mishap.reason] or mishap.detail
     return [
         f"{reason}{f' ({counts[reason]} times)' if counts[reason] > 1 else ''}: "
         f"{detail + '. ' if detail else ''}What to try: {FAILURES[reason].advice}"

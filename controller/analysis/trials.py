@@ -255,9 +255,9 @@ def _mishaps_of(event: Event) -> Iterator[Mishap]:
     """What an event outside any call says went wrong."""
     match event:
         case AgentFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, f"agent {event.agent} ended early", event.trial)
+            yield Mishap(reason, f"agent {event.agent} ended early", event.trial, is_end=True)
         case RuntimeFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, event.detail)
+            yield Mishap(reason, event.detail, is_end=True)
         case ContaminationFound():
             yield Mishap(
                 FailureReason.CONTAMINATION,

@@ -31,7 +31,7 @@ from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.desk import Desk
 
-ANALYSIS_VERSION: Final = 1
+ANALYSIS_VERSION: Final = 2
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.AGENT)
@@ -130,7 +130,7 @@ def _measured(session: Session, attempt: AttemptRow) -> tuple[Measured, Mishap |
 
 
 def _failure(attempt: AttemptRow) -> Mishap | None:
-    return Mishap(attempt.reason, attempt.detail) if attempt.reason is not None else None
+    return Mishap(attempt.reason, attempt.detail, is_end=True) if attempt.reason is not None else None
 
 
 def _identity(session: Session, job: JobRow, attempt: AttemptRow) -> DeviceIdentity:

@@ -96,12 +96,30 @@ def test_without_a_completed_trial_there_is_no_speed_up_and_no_reading() -> None
 
 def test_each_kind_of_failure_is_told_once_with_what_to_try() -> None:
     story = paired_story(PLAN)
-    for detail in ("first", "second"):
-        story.control("runtime_finished", status="failed", reason="model_corrupt", detail=detail)
-    report = _report(story, failure=Mishap(FailureReason.APP_CRASH, "signal 11"))
-    crash, corrupt = report.failures
+    for position in (7, 9):
+        story.control(
+            "contamination_found",
+            **{"trial": 1, "agent": "a1", "call": 0},
+            **{"position": position, "expected_token": 1, "found_token": 2},
+        )
+    report = _report(story, failure=Mishap(FailureReason.APP_CRASH, "signal 11", is_end=True))
+    crash, contamination = report.failures
     assert crash == f"app_crash: signal 11. What to try: {FAILURES[FailureReason.APP_CRASH].advice}"
-    assert corrupt.startswith("model_corrupt (2 times): first. What to try: ")
+    assert contamination.startswith("contamination (2 times): agent a1, position 7: ")
+
+
+def test_an_end_that_repeats_its_cause_is_not_counted_and_the_cause_says_what_happened() -> None:
+    story = AttemptStory()
+    reason = {"reason": "context_overflow"}
+    story.control("trial_started", trial=1, arm="serial", pair=1, warmup=False)
+    story.control("call_arrived", trial=1, agent="a1", call=0, prompt_tokens=600)
+    story.control("call_failed", trial=1, agent="a1", call=0, detail="600 tokens do not fit 512", **reason)
+    story.control("agent_finished", trial=1, agent="a1", status="failed", retries=0, **reason)
+    story.control("trial_finished", 5, trial=1, status="failed", **reason)
+    story.control("runtime_finished", 6, status="failed", detail="trial 1: an agent failed", **reason)
+    end = Mishap(FailureReason.CONTEXT_OVERFLOW, "the runtime said that it failed", is_end=True)
+    (failure,) = _report(story, failure=end).failures
+    assert failure.startswith("context_overflow: agent a1, call 0: 600 tokens do not fit 512. What to try: ")
 
 
 def test_sample_texts_are_the_candidate_s_newest_and_cut_to_a_readable_length() -> None:
