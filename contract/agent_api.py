@@ -5,9 +5,10 @@ Paths: POST /agent/enroll, /agent/hello, /agent/claims, /agent/leases/{id}:renew
 /agent/attempts/{id}/events, PUT /agent/attempts/{id}/result, PUT /agent/attempts/{id}/artifacts/{name}.
 """
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field, PositiveInt
+from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_validator
 
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
@@ -21,6 +22,18 @@ Seconds = Annotated[float, Field(ge=0)]
 Fence = Annotated[int, Field(ge=1)]
 
 MAX_BATCH_BYTES = 1 << 20
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC this is no date; send the time of a clock") from None
+
+
+SentAt = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""A moment that exists in UTC too: `0001-01-01T00:00+01:00` does not."""
+Label = Annotated[str, Field(max_length=500)]
 
 
 class EnrollRequest(SentModel):
@@ -42,17 +55,17 @@ class DeviceReport(ContractModel):
 
     device_id: DeviceId
     kind: TargetKind
-    generation: PositiveInt
+    generation: Annotated[int, Field(ge=1, lt=2**53)]
     """Rises whenever the device was re-attached or rebooted: old handles are void."""
     ready: bool
-    reasons: list[str] = []
-    device_model: str
-    os_name: str
-    os_version: str
-    os_build: str = ""
+    reasons: Annotated[list[Label], Field(max_length=64)] = []
+    device_model: Label
+    os_name: Label
+    os_version: Label
+    os_build: Label = ""
     memory_bytes: Count | None = None
     virtual: bool = False
-    models: list[Name] = []
+    models: Annotated[list[Name], Field(max_length=1024)] = []
     """Names of the models that can run here."""
     labels: dict[str, str] = {}
     properties: dict[str, Any] = {}
@@ -80,10 +93,18 @@ class Hello(SentModel):
 
     contract_version: str = CONTRACT_VERSION
     agent_version: str
-    sent_at: AwareDatetime
+    sent_at: SentAt
     health: HostHealth
     devices: Annotated[list[DeviceReport], Field(max_length=256)]
     leases: Annotated[list[HeldLease], Field(max_length=256)] = []
+
+    @model_validator(mode="after")
+    def _devices_are_told_apart(self) -> "Hello":
+        ids = [device.device_id for device in self.devices]
+        twice = next((each for each in ids if ids.count(each) > 1), None)
+        if twice is not None:
+            raise ValueError(f"devices: two have the id {twice!r}; a device is reported once")
+        return self
 
 
 class DeviceStanding(ContractModel):
@@ -139,8 +160,8 @@ class RenewRequest(ContractModel):
 
     fence: Fence
     phase: Phase
-    sent_at: AwareDatetime
-    trials_done: Count = 0
+    sent_at: SentAt
+    trials_done: Annotated[int, Field(ge=0, le=10_000)] = 0
 
 
 class RenewAnswer(ContractModel):
@@ -161,7 +182,7 @@ class EventBatchHeader(ContractModel):
     first_seq: PositiveInt
     count: Annotated[int, Field(ge=1, le=10_000)]
     fence: Fence
-    sent_at: AwareDatetime
+    sent_at: SentAt
 
 
 class EventsAnswer(ContractModel):

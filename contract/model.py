@@ -1,6 +1,8 @@
 """The base of every contract model: frozen, no unknown field; and of those that people and agents send."""
 
+import re
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -9,6 +11,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 _NO_TEXT = PydanticCustomError(
     "not_storable", "this text has a NUL character or half of a surrogate pair; remove it"
 )
+_NO_NUMBER = PydanticCustomError("not_finite", "NaN and infinity are no JSON numbers; send a finite one")
+_NOT_STORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+_Place = tuple[int | str, ...]
 
 
 class ContractModel(BaseModel):
@@ -20,10 +25,11 @@ class ContractModel(BaseModel):
 
 
 class SentModel(ContractModel):
-    """A body whose texts are kept: one that a database or an answer cannot hold is refused by its field.
+    """A body that is kept: a text or number that no database or answer can hold is refused by its field.
 
     A JSON string may be "\\u0000" or half of a surrogate pair. PostgreSQL stores neither, and no answer that
-    quotes the latter can be written as UTF-8: once stored, it would break every page that shows it.
+    quotes the latter can be written as UTF-8: once stored, it would break every page that shows it. NaN,
+    which Python reads and writes, is no JSON at all.
     """
 
     @model_validator(mode="before")
@@ -32,29 +38,33 @@ class SentModel(ContractModel):
         wrong = next(_unstorable(value), None)
         if wrong is not None:
             # The text itself stays out of the error, which is written as UTF-8 too.
-            line = InitErrorDetails(type=_NO_TEXT, loc=wrong, input=None)
+            line = InitErrorDetails(type=wrong[1], loc=wrong[0], input=None)
             raise ValidationError.from_exception_data(cls.__name__, [line])
         return value
 
 
-def _unstorable(value: Any) -> Iterator[tuple[int | str, ...]]:
-    """Places of texts that cannot be kept; walks without recursion, since a body may be nested deeply."""
-    open_values: list[tuple[tuple[int | str, ...], Any]] = [((), value)]
+def _unstorable(value: Any) -> Iterator[tuple[_Place, PydanticCustomError]]:
+    """What cannot be kept, and where; walks without recursion, since a body may be nested deeply."""
+    open_values: list[tuple[_Place, Any]] = [((), value)]
     while open_values:
         place, found = open_values.pop()
-        if isinstance(found, str):
-            if not _is_storable(found):
-                yield place
+        if isinstance(found, str) and not _is_storable(found):
+            yield place, _NO_TEXT
+        elif isinstance(found, float) and not isfinite(found):
+            yield place, _NO_NUMBER
         elif isinstance(found, dict):
             if not all(_is_storable(key) for key in found if isinstance(key, str)):
-                yield place
+                yield place, _NO_TEXT
+                continue
             open_values.extend(((*place, key), each) for key, each in found.items())
         elif isinstance(found, list | tuple):
             open_values.extend(((*place, index), each) for index, each in enumerate(found))
 
 
 def _is_storable(text: str) -> bool:
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
+    return _NOT_STORABLE.search(text) is None
+
+
+def storable_text(text: str) -> str:
+    """The text with U+FFFD for each character that `SentModel` refuses: for what a program said."""
+    return _NOT_STORABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -7,6 +7,7 @@ from contract.agent_api import ResultRequest
 from contract.events import AppCrashed, JetsamKilled, RuntimeExited
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
+from contract.model import storable_text
 from device_agent.attempt_folder import AttemptFolder
 from device_agent.clock import monotonic_ns
 from device_agent.collect.intake import Progress
@@ -65,7 +66,7 @@ def _result(folder: AttemptFolder, spool: Spool, verdict: Verdict, refused: bool
         fence=folder.grant().lease.fence,
         outcome="refused" if refused else verdict.outcome,
         reason=verdict.reason,
-        detail=verdict.detail[:_DETAIL_CHARS],
+        detail=storable_text(verdict.detail[:_DETAIL_CHARS]),
         last_seq=spool.last_seqs(),
     )
 

@@ -24,8 +24,8 @@ def versioned(model: type[Body]) -> Callable[[Request], Awaitable[Body]]:
         raw = await request.body()
         try:
             said = json.loads(raw)
-        except ValueError as error:
-            raise BadRequestError("", f"the body is not JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError("", f"the body is not JSON, or nested too deeply: {error}") from error
         if isinstance(said, dict) and isinstance(said.get("contract_version"), str):
             require_contract(said["contract_version"])
         try:

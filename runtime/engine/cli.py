@@ -27,7 +27,7 @@ from contract.runtime_link import EVENTS_FILE, LEASE_FILE, SPEC_FILE, RuntimeExi
 from contract.version import CONTRACT_VERSION, SUPPORTED_CONTRACT_VERSIONS
 from runtime.engine.attempt import Attempt
 from runtime.engine.conditions import producer
-from runtime.engine.emit import MESSAGE_CHARACTERS, PENDING_SEQ, EventEmitter
+from runtime.engine.emit import PENDING_SEQ, EventEmitter, message_text
 from runtime.engine.errors import AttemptFolderError, CancelledError, EventsNotWrittenError, OutOfMemoryError
 from runtime.engine.serve import EventServer
 from runtime.engine.watchdog import Watchdog
@@ -178,7 +178,7 @@ def _finish(emitter: EventEmitter, ending: Ending) -> None:
             t_mono_ns=time.monotonic_ns(),
             status=ending.status,
             reason=ending.reason,
-            detail=ending.detail[:MESSAGE_CHARACTERS],
+            detail=message_text(ending.detail),
         )
     )
 

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from contract.events import STREAMS_OF_TYPE, LogLine, Producer, Stream, StreamOpened, event_line
 from contract.events.envelope import EventEnvelope
+from contract.model import storable_text
 from contract.version import CONTRACT_VERSION
 from runtime.engine.errors import EventsNotWrittenError
 from runtime.engine.event_file import EventFile
@@ -25,6 +26,12 @@ PENDING_SEQ: Final = 1
 RUNTIME_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.LOG)
 MESSAGE_CHARACTERS: Final = 4000
 """Longest text for people in one event, far below the contract's limit for a line."""
+
+
+def message_text(text: str) -> str:
+    """Of a text that a person is to read, what an event may hold: bounded, and storable wherever it goes."""
+    return storable_text(text[:MESSAGE_CHARACTERS])
+
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -161,6 +168,9 @@ class EventEmitter:
                 self._wake.clear()
         except EventsNotWrittenError as error:
             failure = error
+        except Exception as error:
+            # Nothing after this is written. To end without a word would pass the rest off as never emitted.
+            failure = EventsNotWrittenError(self.path, 0.0, f"{type(error).__name__}: {error}")
         finally:
             self._file.close()
             with self._changed:
@@ -215,6 +225,4 @@ def _opening(stream: Stream, attempt_id: str, producer: Producer) -> StreamOpene
 
 
 def _log_line(level: LogLevel, message: str) -> LogLine:
-    return LogLine(
-        seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), level=level, message=message[:MESSAGE_CHARACTERS]
-    )
+    return LogLine(seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), level=level, message=message_text(message))

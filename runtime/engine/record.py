@@ -36,7 +36,7 @@ from runtime.engine.arm import (
     StepRan,
     TokenMade,
 )
-from runtime.engine.emit import MESSAGE_CHARACTERS, PENDING_SEQ, EventEmitter
+from runtime.engine.emit import PENDING_SEQ, EventEmitter, message_text
 from runtime.engine.graph import CallKey, EndAgent, FinishToolWait, RetryCall, StartToolWait
 from runtime.errors import ContaminationError
 
@@ -170,7 +170,7 @@ class TrialRecorder:
                     found_token=error.found_token,
                 )
             )
-        self._emit(CallFailed(**at, **of, reason=error.reason, detail=str(error)[:MESSAGE_CHARACTERS]))
+        self._emit(CallFailed(**at, **of, reason=error.reason, detail=message_text(str(error))))
 
     def _ran(self, fact: StepRan) -> None:
         decode, prefill = (

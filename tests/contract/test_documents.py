@@ -121,6 +121,15 @@ def test_a_sent_text_that_no_store_holds_is_refused_by_its_field(text: str) -> N
         DeviceAction(reason=text)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")], ids=str)
+def test_a_sent_number_is_finite_wherever_it_stands(number: float) -> None:
+    base = {"workload": {"name": "single"}, "model": "m"}
+    for changed in ({"gate": {"alpha": number}}, {"workload": {"name": "single", "params": {"x": [number]}}}):
+        with pytest.raises(ValidationError) as refused:
+            RunRequest.model_validate({**base, **changed})
+        assert [line["type"] for line in refused.value.errors()] == ["not_finite"]
+
+
 def test_a_sent_text_may_be_any_other_text() -> None:
     labels = {"état": "déjà vu \U0001f600", "": "\n\t"}
     request = RunRequest.model_validate({"workload": {"name": "single"}, "model": "m", "labels": labels})

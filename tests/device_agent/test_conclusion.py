@@ -124,6 +124,17 @@ def test_the_end_of_the_log_is_in_the_detail_and_bounded(folder: AttemptFolder, 
     assert result.detail.endswith("last words")
 
 
+def test_a_log_of_any_bytes_gives_a_detail_that_the_controller_takes(
+    folder: AttemptFolder, spool: Spool
+) -> None:
+    folder.log_path.write_bytes(b"\xff half a word \xed\xa0\x80 \x00 the end")
+    conclude_attempt(folder, spool, finding(Ended(ExitStatus(7, None))))
+    result = folder.result()
+    assert result is not None
+    assert "\0" not in result.detail
+    assert result.detail.endswith("\ufffd the end")
+
+
 def test_a_refusal_has_its_reason_and_no_exit(folder: AttemptFolder, spool: Spool) -> None:
     refused = replace(finding(None, FailureReason.MODEL_MISSING), started=False, refused=True, detail="none")
     conclude_attempt(folder, spool, refused)

@@ -101,9 +101,9 @@ class FakeAgent:
         async with self.farm.client(self.token) as client:
             return await client.post(path, json=body)
 
-    async def hello(self, *devices: DeviceReport) -> dict[str, Any]:
-        """Report the devices, ready or not."""
-        body = {
+    def hello_body(self, *devices: DeviceReport) -> dict[str, Any]:
+        """What a hello with these devices sends."""
+        return {
             "agent_version": "1",
             "sent_at": datetime.now(UTC).isoformat(),
             "health": HostHealth(
@@ -111,7 +111,10 @@ class FakeAgent:
             ).model_dump(),
             "devices": [device.model_dump(mode="json") for device in devices],
         }
-        response = await self.post("/agent/hello", body)
+
+    async def hello(self, *devices: DeviceReport) -> dict[str, Any]:
+        """Report the devices, ready or not."""
+        response = await self.post("/agent/hello", self.hello_body(*devices))
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer

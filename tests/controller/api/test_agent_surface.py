@@ -25,6 +25,8 @@ from tests.fakes.farm import FakeAgent, Farm, host_report
 
 pytestmark = pytest.mark.anyio
 
+HOST = host_report().model_dump(mode="json")
+
 
 @pytest.fixture
 async def agent(farm: Farm) -> FakeAgent:
@@ -116,11 +118,38 @@ async def test_an_enrolment_of_an_unknown_contract_is_outdated(farm: Farm) -> No
     assert problem(response) == (426, "agent-outdated")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"agent_version": 1}', b'{"contract_version": 1}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b'{"agent_version": 1}', b'{"contract_version": 1}', b'"\xff"', b"[" * 100_000],
+    ids=["empty", "cut", "list", "short", "version", "not UTF-8", "deep"],
+)
 async def test_a_hello_that_cannot_be_read_is_named(agent: FakeAgent, body: bytes) -> None:
     async with agent.farm.client(agent.token) as client:
         response = await client.post("/agent/hello", content=body)
     assert problem(response) == (422, "validation")
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"sent_at": "9999-12-31T23:59:59-23:00"}, "/sent_at"),
+        ({"sent_at": "0001-01-01T00:00:00+23:00"}, "/sent_at"),
+        ({"devices": [{**HOST, "generation": 2**70}]}, "/devices/0/generation"),
+        ({"devices": [{**HOST, "device_model": "x" * 501}]}, "/devices/0/device_model"),
+        ({"devices": [{**HOST, "properties": {"a": float("nan")}}]}, "/devices/0/properties/a"),
+        ({"devices": [{**HOST, "os_name": "a\0b"}]}, "/devices/0/os_name"),
+        ({"devices": [HOST, HOST]}, "devices: two have the id 'host-1'"),
+    ],
+    ids=["year 9999", "year 1", "generation", "long", "NaN", "NUL", "twice"],
+)
+async def test_a_hello_that_the_books_cannot_hold_is_refused_by_its_field(
+    agent: FakeAgent, changed: dict[str, Any], field: str
+) -> None:
+    body = json.dumps({**agent.hello_body(), **changed}).encode()
+    async with agent.farm.client(agent.token) as client:
+        response = await client.post("/agent/hello", content=body)
+    assert problem(response) == (422, "validation")
+    assert field in response.json()["detail"]
 
 
 async def test_a_gap_says_where_to_go_on(agent: FakeAgent, lease: Lease) -> None:

@@ -150,6 +150,24 @@ def test_a_message_for_people_is_cut_to_fit_a_line(tmp_path: Path) -> None:
     assert isinstance(lines(tmp_path / "e")[-1], LogLine)
 
 
+def test_a_message_with_a_broken_character_is_written_with_another_in_its_place(tmp_path: Path) -> None:
+    emitter = EventEmitter(tmp_path / "e", ATTEMPT_ID, PRODUCER)
+    # Such is a path that is not UTF-8, in the text of an error.
+    emitter.log("error", b"/models/caf\xe9.gguf".decode("utf-8", "surrogateescape"))
+    emitter.close()
+    last = lines(tmp_path / "e")[-1]
+    assert isinstance(last, LogLine)
+    assert last.message == "/models/caf\ufffd.gguf"
+
+
+def test_an_event_that_cannot_be_written_is_an_error_and_no_silent_loss(tmp_path: Path) -> None:
+    emitter = EventEmitter(tmp_path / "e", ATTEMPT_ID, PRODUCER)
+    emitter.emit(control(1).model_copy(update={"tool": "\ud800"}))
+    emitter.emit(control(2))
+    with pytest.raises(EventsNotWrittenError, match="UnicodeEncodeError|surrogates|Serializ"):
+        emitter.close()
+
+
 _FULL_DISK = """
 import resource, sys, time
 from pathlib import Path
