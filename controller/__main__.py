@@ -1,4 +1,5 @@
-"""`python -m controller`: the API server. `python -m controller migrate` brings the database up to date.
+"""`python -m controller`: the API server. `migrate` brings the database up to date, `admin-token` writes an
+admin's token into the home folder: the first key to a new farm, and a new one when it was lost.
 
 The command line says where to listen; everything else are settings (DYNOFARM_*).
 """
@@ -9,7 +10,10 @@ from collections.abc import Sequence
 
 import uvicorn
 from pydantic import ValidationError
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 
+from controller.admin_token import ensure_admin_token
 from controller.app import create_app
 from controller.db.migrate import upgrade
 from controller.listening import AddressError, bind
@@ -23,7 +27,7 @@ EXIT_USAGE = 2
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0 after a clean stop, 2 for a wrong setting or an address that cannot be had."""
     parser = argparse.ArgumentParser(prog="controller", description="Serve the dynofarm API.")
-    parser.add_argument("command", nargs="?", choices=("serve", "migrate"), default="serve")
+    parser.add_argument("command", nargs="?", choices=tuple(_COMMANDS), default="serve")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default: 8000; 0: any free one)")
     parsed = parser.parse_args(arguments)
@@ -36,10 +40,30 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"controller: {name}: {problem['msg']}\n")
         return EXIT_USAGE
     configure_logs(settings.log_level)
-    if parsed.command == "migrate":
-        upgrade(settings.resolved_database_url)
-        return 0
-    return _serve(settings)
+    try:
+        settings.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _COMMANDS[parsed.command](settings)
+    except DBAPIError as error:
+        shown = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
+        sys.stderr.write(
+            f"controller: the database {shown} cannot be used: {str(error.orig).strip()}; "
+            "check DYNOFARM_DATABASE_URL, that it is up, and that `python -m controller migrate` was run\n"
+        )
+    except OSError as error:
+        sys.stderr.write(f"controller: {error}; choose another DYNOFARM_HOME\n")
+    return EXIT_USAGE
+
+
+def _migrate(settings: Settings) -> int:
+    upgrade(settings.resolved_database_url)
+    return 0
+
+
+def _write_admin_token(settings: Settings) -> int:
+    """Tells where the token lies; the token itself is never printed."""
+    path = ensure_admin_token(create_app(settings).state.context, settings.home_path)
+    sys.stderr.write(f"controller: an admin's token is in {path}\n")
+    return 0
 
 
 def _serve(settings: Settings) -> int:
@@ -53,6 +77,8 @@ def _serve(settings: Settings) -> int:
     server.serve_until_stopped(sock, on_stop=app.state.context.bell.close)
     return 0
 
+
+_COMMANDS = {"serve": _serve, "migrate": _migrate, "admin-token": _write_admin_token}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
