@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 import uvicorn
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from controller.admin_token import enrolment_token, ensure_admin_token
 from controller.agent_child import AgentChild
@@ -25,7 +26,7 @@ from controller.db.migrate import upgrade
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
-from controller.settings import Settings
+from controller.settings import Settings, wrong_settings
 
 EXIT_USAGE: Final = 2
 STATE_FILE: Final = "controller.json"
@@ -35,14 +36,18 @@ _log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 after a clean stop, 2 when the home or the port is taken."""
+    """The exit code: 0 after a clean stop, 2 for a wrong setting or when the home or the port is taken."""
     parser = argparse.ArgumentParser(prog="controller.embedded", description="The farm of one machine.")
     parser.add_argument("--home", help="where everything is kept (default: DYNOFARM_HOME or ~/.dynofarm)")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free port")
     parser.add_argument("--no-agent", action="store_true", help="start no device agent on this machine")
     parsed = parser.parse_args(arguments)
-    settings = _settings(parsed.home, parsed.host, parsed.port)
+    try:
+        settings = _settings(parsed.home, parsed.host, parsed.port)
+    except ValidationError as error:
+        sys.stderr.writelines(f"controller: {problem}\n" for problem in wrong_settings(error))
+        return EXIT_USAGE
     configure_logs(settings.log_level)
     settings.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:

@@ -1,15 +1,18 @@
 """Settings of the controller, from the environment: DYNOFARM_DATABASE_URL and so on."""
 
+import base64
+import binascii
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from controller.attempts.times import FarmTimes
 
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
+SESSION_SECRET_BYTES: Final = 32
 
 
 class Settings(BaseSettings):
@@ -51,6 +54,21 @@ class Settings(BaseSettings):
     dashboard: bool = True
     """Serve the dashboard beside the API where its extra is installed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("session_secret")
+    @classmethod
+    def _is_long_enough(cls, secret: SecretStr) -> SecretStr:
+        """Here, where a person still reads what is wrong, and not in the first request."""
+        try:
+            size_bytes = len(base64.b64decode(secret.get_secret_value(), validate=True))
+        except binascii.Error:
+            raise ValueError("it is no base64; make one: openssl rand -base64 32") from None
+        if 0 < size_bytes < SESSION_SECRET_BYTES:
+            raise ValueError(
+                f"it has {size_bytes} bytes, at least {SESSION_SECRET_BYTES} are needed; "
+                "make one: openssl rand -base64 32"
+            )
+        return secret
 
     @property
     def home_path(self) -> Path:
@@ -97,3 +115,12 @@ class Settings(BaseSettings):
             retry_backoff_s=self.retry_backoff_s,
             events_min_interval_s=self.events_min_interval_s,
         )
+
+
+def wrong_settings(error: ValidationError) -> list[str]:
+    """A line for each setting that is wrong, by the name of its variable and without its value."""
+    return [
+        f"DYNOFARM_{'_'.join(str(part) for part in problem['loc']).upper()}: "
+        f"{str(problem['msg']).removeprefix('Value error, ')}"
+        for problem in error.errors(include_url=False)
+    ]

@@ -4,7 +4,6 @@ The server keeps nothing: a session ends when it expires, or at once when its to
 """
 
 import base64
-import binascii
 import contextlib
 import hashlib
 import hmac
@@ -15,27 +14,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from controller.settings import SESSION_SECRET_BYTES
+
 SESSION_COOKIE: Final = "dynofarm_session"
 SESSION_DURATION: Final = timedelta(hours=12)
-_SECRET_BYTES: Final = 32
-
-
-class SessionSecretError(ValueError):
-    """The configured session secret cannot be used."""
-
-    def __init__(self, problem: str) -> None:
-        """`problem` says what is wrong with it."""
-        super().__init__(f"DYNOFARM_SESSION_SECRET: {problem}; make one: openssl rand -base64 32")
 
 
 class SessionSigner:
     """Makes and checks session cookies with one secret; all replicas must have the same."""
 
     def __init__(self, secret: bytes) -> None:
-        """`secret` has at least 32 bytes; SessionSecretError otherwise."""
-        if len(secret) < _SECRET_BYTES:
+        """`secret` has at least 32 bytes; ValueError otherwise."""
+        if len(secret) < SESSION_SECRET_BYTES:
             raise ValueError(
-                f"the session secret has {len(secret)} bytes, at least {_SECRET_BYTES} are needed"
+                f"the session secret has {len(secret)} bytes, at least {SESSION_SECRET_BYTES} are needed"
             )
         self._secret = secret
 
@@ -62,17 +54,10 @@ class SessionSigner:
 
 
 def session_secret(configured: str, home: Path) -> bytes:
-    """The configured secret (base64), else the one kept in the home folder, made at the first start.
-
-    SessionSecretError when the configured one is no base64.
-    """
+    """The configured secret (base64, as the settings checked it), else the one kept in the home folder, made
+    at the first start."""
     if configured:
-        try:
-            return base64.b64decode(configured, validate=True)
-        except binascii.Error as error:
-            raise ValueError(
-                "DYNOFARM_SESSION_SECRET is no base64; make one: openssl rand -base64 32"
-            ) from error
+        return base64.b64decode(configured, validate=True)
     return _kept_secret(home / "session-secret")
 
 
@@ -81,7 +66,7 @@ def _kept_secret(path: Path) -> bytes:
     if not path.exists():
         # Written whole beside it and linked: of two processes that start at once, both read the same.
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".session-") as file:
-            file.write(secrets.token_bytes(_SECRET_BYTES))
+            file.write(secrets.token_bytes(SESSION_SECRET_BYTES))
             file.flush()
             with contextlib.suppress(FileExistsError):
                 os.link(file.name, path)

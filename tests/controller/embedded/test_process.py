@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from contract.rest import DeviceList
+from controller.embedded import EXIT_USAGE, main
 
 START_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 40.0
@@ -113,6 +114,32 @@ def test_a_taken_port_is_said_so_at_once_with_the_next_step(tmp_path: Path) -> N
     assert f"port {port} is in use" in said
     assert "--port" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        (("DYNOFARM_LEASE_TTL_S", "soon"), "valid number"),
+        (("DYNOFARM_SESSION_SECRET", "no base64!"), "openssl rand -base64 32"),
+        (("DYNOFARM_SESSION_SECRET", "c2hvcnQ="), "it has 5 bytes, at least 32"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_not_shown(
+    setting: tuple[str, str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variable, value = setting
+    monkeypatch.setenv(variable, value)
+    home = tmp_path / "home"
+    assert main(["--home", str(home), "--no-agent"]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert said.startswith(f"controller: {variable}: ")
+    assert problem in said
+    assert value not in said
+    assert not home.exists()
 
 
 def test_after_a_kill_the_next_one_starts_with_the_same_token(start: Start) -> None:
