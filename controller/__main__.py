@@ -19,7 +19,7 @@ from controller.db.migrate import upgrade
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
-from controller.settings import Settings
+from controller.settings import Settings, wrong_settings
 
 EXIT_USAGE = 2
 
@@ -35,9 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        for problem in error.errors(include_url=False):
-            name = ".".join(str(part) for part in problem["loc"])
-            sys.stderr.write(f"controller: {name}: {problem['msg']}\n")
+        sys.stderr.writelines(f"controller: {problem}\n" for problem in wrong_settings(error))
         return EXIT_USAGE
     configure_logs(settings.log_level)
     try:
