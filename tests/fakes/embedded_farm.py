@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,16 @@ def main() -> int:
     if "exit" in plan:
         sys.stderr.write("controller: the port is taken\n")
         return int(plan["exit"])
-    stopped = threading.Event()
-    handler = signal.SIG_IGN if plan.get("deaf") else (lambda *_: stopped.set())
-    signal.signal(signal.SIGTERM, handler)
-    _serve(home, plan, stopped)
+    if plan.get("deaf"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        # Before any thread is started, so that all of them leave it to sigwait.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _serve(home, plan)
     return 0
 
 
-def _serve(home: Path, plan: dict[str, Any], stopped: threading.Event) -> None:
+def _serve(home: Path, plan: dict[str, Any]) -> None:
     controller = RestController(
         script=Script(polls=plan.get("polls", 3), outcome=JobOutcome(plan.get("outcome", "succeeded")))
     )
@@ -75,7 +76,7 @@ def _serve(home: Path, plan: dict[str, Any], stopped: threading.Event) -> None:
     with controller.served() as url:
         (home / "admin-token").write_text(TOKEN + "\n")
         (home / "controller.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
-        stopped.wait()
+        signal.sigwait({signal.SIGTERM})
     (home / "asked.txt").write_text("".join(f"{asked.method} {asked.path}\n" for asked in controller.asked))
     with contextlib.suppress(FileNotFoundError):
         (home / "controller.json").unlink()
