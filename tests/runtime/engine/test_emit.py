@@ -164,7 +164,7 @@ def test_an_event_that_cannot_be_written_is_an_error_and_no_silent_loss(tmp_path
     emitter = EventEmitter(tmp_path / "e", ATTEMPT_ID, PRODUCER)
     emitter.emit(control(1).model_copy(update={"tool": "\ud800"}))
     emitter.emit(control(2))
-    with pytest.raises(EventsNotWrittenError, match="UnicodeEncodeError|surrogates|Serializ"):
+    with pytest.raises(EventsNotWrittenError, match=r"\w+Error: "):
         emitter.close()
 
 
