@@ -1,13 +1,18 @@
 """The command `dynofarm`: which name does what. Results go to standard output, all else to standard error."""
 
+import os
+import sys
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import typer
 
 from client.commands import demo, devices, farm, gate, runs, workloads
-from client.options import ControllerOptions, RunOptions, command, default_command
+from client.errors import ClientError, UsageError
+from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, command, default_command
+from client.output import Output
 from client.run_request import SubmitOptions
+from contract.states import GateExit
 
 _HELP: Final = (
     "Measure language models on a farm of devices: submit runs, follow them, gate on their verdict."
@@ -64,6 +69,40 @@ command(_workloads, "list", ControllerOptions, workloads.list_workloads)
 command(_workloads, "show", workloads.WorkloadOptions, workloads.show)
 
 
+# typer exports only the leaves of its errors; every one of them has what a BadParameter has.
+_CommandLineError = cast(
+    "type[typer.BadParameter]",
+    next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"),
+)
+
+
 def main() -> None:
     """Entry point of the distribution; ends with an exit code of decisions.md 8, 130 on Ctrl-C."""
-    app(prog_name="dynofarm")
+    if sys.stdout is None:
+        # It was closed by the caller: results go nowhere, and the exit code still tells.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    sys.exit(_exit_code(sys.argv[1:]))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    output = Output(as_json="--json" in arguments)
+    try:
+        code = app(arguments, prog_name="dynofarm", standalone_mode=False)
+        with output.writing():
+            sys.stdout.flush()
+    except _CommandLineError as error:
+        # With the usage of the command that was meant, which only the error knows.
+        error.show()
+        output.refuse(UsageError("bad-option", error.format_message()))
+        return int(GateExit.USAGE)
+    except typer.Abort:
+        return INTERRUPTED_EXIT
+    except ClientError as error:
+        output.failure(error)
+        return int(error.exit_code)
+    except OSError as error:
+        # Help and version are written by typer.
+        output.reader_left()
+        output.say(f"error: standard output takes nothing: {error.strerror}")
+        return int(GateExit.INFRASTRUCTURE)
+    return code if isinstance(code, int) else 0

@@ -68,8 +68,9 @@ class Connection:
         patience: Patience | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """UsageError for anything but http://HOST[:PORT] or https://HOST[:PORT]."""
+        """UsageError for anything but http://HOST[:PORT] or https://HOST[:PORT], and for what is no token."""
         self.url = checked_url(url)
+        _check_token(token)
         self._patience = patience or Patience()
         self._chance = random.Random()
         self._sleep: Callable[[float], None] = time.sleep
@@ -143,6 +144,16 @@ def checked_url(url: str) -> str:
             "give --controller as http://HOST:PORT or https://HOST",
         )
     return url.rstrip("/")
+
+
+def _check_token(token: SecretStr) -> None:
+    text = token.get_secret_value()
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise UsageError(
+            "bad-token",
+            "the token has characters that no token has",
+            "copy it again into DYNOFARM_TOKEN, without quotes, blanks or line ends",
+        )
 
 
 def is_loopback(url: str) -> bool:

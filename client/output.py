@@ -6,12 +6,13 @@ With --json exactly one JSON object goes to standard output, whatever happens.
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
 
-from client.errors import ClientError, error_report
+from client.errors import ClientError, InfrastructureError, error_report
 from client.figures_as_text import printable
 
 # Enough for a report where nobody can say how wide the reader's window is.
@@ -35,11 +36,26 @@ class Output:
 
     def result(self, data: BaseModel | Sequence[BaseModel], shown: RenderableType) -> None:
         """One result: `data` with --json, else `shown`."""
-        if self.as_json:
-            sys.stdout.write(_json_line(data) + "\n")
-            sys.stdout.flush()
-        else:
-            self._results.print(shown)
+        with self.writing():
+            if self.as_json:
+                sys.stdout.write(_json_line(data) + "\n")
+                sys.stdout.flush()
+            else:
+                self._results.print(shown)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """For what goes to standard output: InfrastructureError when it takes nothing, as on a full disk."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # What is left in the buffer would fail again when the interpreter ends, with another exit code.
+            self.reader_left()
+            raise InfrastructureError(
+                "result-not-written", f"standard output takes nothing: {error.strerror}", "make room for it"
+            ) from error
 
     def say(self, text: str) -> None:
         """A line for the person, on standard error."""
@@ -58,6 +74,10 @@ class Output:
             self.say(f"  {problem.pointer or '(request)'}: {problem.detail}")
         if error.next_step:
             self.say(f"what to do: {error.next_step}")
+        self.refuse(error)
+
+    def refuse(self, error: ClientError) -> None:
+        """With --json the error as the one result; nothing without."""
         if self.as_json:
             sys.stdout.write(error_report(error).model_dump_json() + "\n")
             sys.stdout.flush()

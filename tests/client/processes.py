@@ -11,6 +11,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 FAKE_FARM = [sys.executable, "-m", "tests.fakes.embedded_farm"]
+CLI = "from client.cli import main; main()"
 DEADLINE_S = 60.0
 
 
@@ -31,7 +32,7 @@ def environment(home: Path, plan: dict[str, Any] | None = None, **more: str) -> 
 def start(arguments: list[str], env: dict[str, str]) -> "subprocess.Popen[str]":
     """`dynofarm ARGUMENTS`, its output as text."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from client.cli import main; main()", *arguments],
+        [sys.executable, "-c", CLI, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

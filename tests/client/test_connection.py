@@ -185,6 +185,14 @@ def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None
         checked_url(url)
 
 
+@pytest.mark.parametrize("token", ["dyn_\u00e9", "dyn_a\n", "dyn_a b", "\u201cdyn_a\u201d"], ids=ascii)
+def test_what_is_no_token_is_refused_before_anything_is_sent_and_not_told(token: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        DynofarmClient("http://farm.test:8000", SecretStr(token))
+    assert refused.value.code == "bad-token"
+    assert token not in f"{refused.value} {refused.value.next_step}"
+
+
 def test_no_error_tells_the_token() -> None:
     failing = [
         httpx.ConnectError("refused"),

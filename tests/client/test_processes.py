@@ -1,6 +1,7 @@
 """Signals, children and pipes: `watch`, `up` and `agent` as real processes."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from client.commands.farm import FarmStarted
-from client.errors import InfrastructureError
+from client.errors import ErrorReport, InfrastructureError
 from client.farm_home import FarmHome
 from client.local_farm import FarmCommand, LocalFarm
 from contract.rest import RunView
+from contract.states import GateExit
 from tests.client.conftest import AddRun
-from tests.client.processes import FAKE_FARM, environment, finish, is_alive, start, wait_for
+from tests.client.processes import CLI, FAKE_FARM, environment, finish, is_alive, start, wait_for
 from tests.fakes.rest_controller import ENROLLMENT_TOKEN, TOKEN, RestController
 
 AGENT_THAT_TELLS = """
@@ -50,6 +52,49 @@ def test_a_reader_that_leaves_is_no_regression(controller: RestController, tmp_p
     code, _, stderr = finish(process)
     assert code == 141
     assert stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["workloads", "list"], ["workloads", "list", "--json"], ["--help"]])
+def test_a_full_disk_under_the_result_is_infrastructure_and_no_regression(
+    controller: RestController, tmp_path: Path, arguments: list[str]
+) -> None:
+    env = environment(tmp_path, DYNOFARM_TOKEN=TOKEN, DYNOFARM_CONTROLLER=controller.url)
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", CLI, *arguments], env=env, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert ended.returncode == GateExit.INFRASTRUCTURE
+    assert b"standard output takes nothing" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_closed_standard_output_changes_no_exit_code(controller: RestController, tmp_path: Path) -> None:
+    env = environment(tmp_path, DYNOFARM_TOKEN=TOKEN, DYNOFARM_CONTROLLER=controller.url)
+    command = shlex.join([sys.executable, "-c", CLI, "workloads", "list"])
+    ended = subprocess.run(
+        ["sh", "-c", f"{command} >&-"], env=env, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["report", "--json"], "Missing argument"),
+        (["runs", "--json", "--limit", "0"], "greater than or equal to 1"),
+        (["submit", "--bogus", "--json"], "--bogus"),
+        (["bogus", "--json"], "bogus"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_with_json_is_one_json_object_too(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    code, stdout, stderr = finish(start(arguments, environment(tmp_path)))
+    report = ErrorReport.model_validate_json(stdout)
+    assert (code, report.exit_code, report.error) == (2, 2, "bad-option")
+    assert words in report.detail
+    assert "Usage: dynofarm" in stderr
 
 
 def test_up_tells_where_the_farm_is_and_ctrl_c_stops_it(tmp_path: Path) -> None:
