@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -90,12 +90,12 @@ def read_spec(path: Path) -> AttemptSpec:
         raise AttemptFolderError(path, f"the spec cannot be read: {error.strerror}") from error
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadAttemptSpecError(path.name, f"not JSON: {error}") from error
     if not isinstance(found, dict):
         raise BadAttemptSpecError(path.name, "not a JSON object")
     version = found.get("contract_version", CONTRACT_VERSION)
-    if version not in SUPPORTED_CONTRACT_VERSIONS:
+    if not isinstance(version, str) or version not in SUPPORTED_CONTRACT_VERSIONS:
         raise ContractVersionError(str(version), CONTRACT_VERSION)
     try:
         return AttemptSpec.model_validate_json(text)
@@ -109,21 +109,23 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
     emitter = EventEmitter(folder / EVENTS_FILE, spec.attempt_id, producer(spec.build.commit))
     server: EventServer | None = None
     watchdog: Watchdog | None = None
-    try:
-        server = EventServer(socket, emitter)
-        watchdog = Watchdog(folder / LEASE_FILE, on_hang=lambda: _end_hung(emitter))
-        with _cancelling_on_signals(watchdog):
+    with ExitStack() as until_the_end:
+        try:
+            server = EventServer(socket, emitter)
+            watchdog = Watchdog(folder / LEASE_FILE, on_hang=lambda: _end_hung(emitter))
+            # Also while the last events are written: a signal then must not cost them, nor the exit code.
+            until_the_end.enter_context(_cancelling_on_signals(watchdog))
             ending = _carry_out(Attempt(spec, model_path, emitter, watchdog))
-    except AttemptFolderError as fault:
-        _complain(fault)
-        ending = Ending("failed", RuntimeExit.USAGE, fault.reason, str(fault))
-    finally:
-        if watchdog is not None:
-            watchdog.close()
-    _finish(emitter, ending)
-    emitter.close()
-    if server is not None:
-        server.close()
+        except AttemptFolderError as fault:
+            _complain(fault)
+            ending = Ending("failed", RuntimeExit.USAGE, fault.reason, str(fault))
+        finally:
+            if watchdog is not None:
+                watchdog.close()
+        if server is not None:
+            until_the_end.callback(server.close)
+        _finish(emitter, ending)
+        emitter.close()
     return ending.exit_code
 
 

@@ -166,7 +166,7 @@ def _weight_files(folder: Path) -> list[Path]:
         # A shard is a file of this folder: an index must not make us open others.
         if not all(Path(name).name == name for name in names):
             raise ValueError("a shard outside the folder")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileCorruptError(index, f"not an index of shards: {error}") from error
     return [folder / name for name in names]
 
@@ -179,7 +179,7 @@ def hf_config(folder: Path) -> ModelConfig:
     raw = path.read_bytes()
     try:
         model_type = json.loads(raw)["model_type"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileCorruptError(path, f"not a model configuration: {error!r}") from error
     if model_type not in SUPPORTED_ARCHITECTURES:
         raise UnsupportedArchitectureError(str(model_type), SUPPORTED_ARCHITECTURES)

@@ -63,7 +63,7 @@ def _declared_eos(path: Path) -> set[int]:
         return set()
     try:
         settings: Any = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFileCorruptError(path, f"not JSON: {error}") from error
     declared = settings.get("eos_token_id") if isinstance(settings, Mapping) else None
     ids = declared if isinstance(declared, list) else [] if declared is None else [declared]

@@ -63,6 +63,7 @@ def test_a_model_that_is_not_there_has_its_reason(run: Run, tmp_path: Path) -> N
     [
         ({"contract_version": "99.0"}, (FailureReason.CONTRACT_VERSION, "99.0")),
         ({"contract_version": "99.0", "news": 1}, (FailureReason.CONTRACT_VERSION, "99.0")),
+        ({"contract_version": ["1.0"]}, (FailureReason.CONTRACT_VERSION, "['1.0']")),
         ({"colour": "red"}, (FailureReason.BAD_SPEC, "colour")),
         ({"trials": []}, (FailureReason.BAD_SPEC, "trials")),
         ({"arms": [{"arm": "a", "mode": "fast"}]}, (FailureReason.BAD_SPEC, "arms.0.mode")),
@@ -89,7 +90,9 @@ def test_a_spec_that_cannot_be_carried_out_is_said_on_stderr_and_in_the_events(
     assert "what to try" in err
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", None])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2]", "[" * 100_000, None], ids=["empty", "cut", "list", "deep", "none"]
+)
 def test_a_spec_that_is_no_object_is_a_usage_error(
     tmp_path: Path, tiny_model: Path, text: str | None
 ) -> None:

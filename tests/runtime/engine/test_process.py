@@ -97,6 +97,21 @@ def test_a_reader_of_the_socket_holds_exactly_what_the_file_holds(launch: Launch
     assert last_word(read_events(runtime.folder)).status == "completed"
 
 
+def test_a_signal_after_the_last_trial_changes_neither_the_last_event_nor_the_exit_code(
+    launch: Launch,
+) -> None:
+    runtime = launch(attempt_spec(shared_prefix(), pairs=30))
+    runtime.wait_for(b"stream_opened")
+    # It takes nothing of what it asked for, so the process lingers at its end until its patience is over.
+    idle = Reader(runtime.socket_path, {})
+    runtime.wait_for(b"runtime_finished")
+    runtime.process.send_signal(signal.SIGTERM)
+    assert runtime.wait() == RuntimeExit.COMPLETED
+    idle.close()
+    assert last_word(read_events(runtime.folder)).status == "completed"
+    assert not runtime.socket_path.exists()
+
+
 def test_a_killed_runtime_leaves_a_valid_beginning_of_every_stream(launch: Launch) -> None:
     runtime = launch(endless())
     runtime.wait_for(b'"trial_finished"')

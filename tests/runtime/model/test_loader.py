@@ -322,6 +322,17 @@ FOLDER_REFUSALS: dict[str, Refusal] = {
         ModelFileCorruptError,
         "not a tokenizer",
     ),
+    "a configuration nested beyond reading": (
+        lambda folder: (folder / "config.json").write_text("[" * 100_000),
+        ModelFileCorruptError,
+        "not a model configuration",
+    ),
+    "an index nested beyond reading": (index("[" * 100_000), ModelFileCorruptError, "not an index of shards"),
+    "a generation configuration nested beyond reading": (
+        lambda folder: (folder / "generation_config.json").write_text("[" * 100_000),
+        ModelFileCorruptError,
+        "not JSON",
+    ),
     "an end token that is no number": (
         lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": ["</s>"]}'),
         ModelFileCorruptError,
