@@ -132,13 +132,6 @@ class DeviceNotFoundError(NotFoundError):
     thing = "device"
 
 
-class WorkloadNotFoundError(NotFoundError):
-    """No such workload."""
-
-    kind = "workload-not-found"
-    thing = "workload"
-
-
 class SelectorUnsatisfiableError(FarmError):
     """No device of the farm matches; `nearest_misses` says, device by device, what would have to differ."""
 

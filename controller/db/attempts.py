@@ -38,12 +38,6 @@ class AttemptRepository:
             )
         )
 
-    def live_of_job(self, job_id: str) -> AttemptRow | None:
-        """The attempt that has not ended; there is at most one."""
-        return self._session.scalars(
-            select(AttemptRow).where(AttemptRow.job_id == job_id, AttemptRow.ended_at.is_(None))
-        ).one_or_none()
-
     def live(self) -> list[AttemptRow]:
         """Every attempt that has not ended."""
         return list(self._session.scalars(select(AttemptRow).where(AttemptRow.ended_at.is_(None))))
