@@ -289,12 +289,16 @@ class AttemptRunner:
         except AgentError as error:
             self._renewal_failed(error)
             return
-        self._renew_backoff.reset()
         if answer.directive == "cancel":
             self._delivery.cancelled = True
         # The file first: a runtime may only start, or go on, under a deadline that it can read itself.
-        if not await self._write_lease_file(deadline_ns(sent_ns, answer.ttl_s, answer.margin_s)):
+        # One that has ended reads none: a full disk then costs no lease.
+        until_ns = deadline_ns(sent_ns, answer.ttl_s, answer.margin_s)
+        is_read = self._runtime() is not RuntimeCondition.GONE
+        if is_read and not await self._write_lease_file(until_ns):
+            self._renew_after_a_pause()
             return
+        self._renew_backoff.reset()
         renewed = self._held.renewed(answer, sent_ns, self._renew_backoff.source.random())
         if self._held.phase is not phase:
             # The phase moved on while this one travelled: report it at once.
@@ -305,6 +309,9 @@ class AttemptRunner:
         _log.warning("renewal_failed", lease_id=self._lease.lease_id, detail=str(error))
         if isinstance(error, RefusedError) and not isinstance(error, TokenRefusedError | AgentOutdatedError):
             self._lease_gone = True
+        self._renew_after_a_pause()
+
+    def _renew_after_a_pause(self) -> None:
         # Within the lease there is time for several tries; a long wait could waste all of it.
         wait_ns = min(seconds_ns(self._renew_backoff.next_s()), self._held.renew_interval_ns // 2)
         self._held = replace(self._held, renew_at_ns=monotonic_ns() + wait_ns)

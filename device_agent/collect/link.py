@@ -122,8 +122,10 @@ class RuntimeLink:
         try:
             await asyncio.to_thread(self._read_file)
         except SpoolFullError as error:
+            # Once, not at every try: the log may be on the same disk.
+            if not self.spool_full:
+                _log.error("spool_full", detail=str(error))
             self.spool_full = True
-            _log.error("spool_full", detail=str(error))
             return False
         self.spool_full = False
         return True

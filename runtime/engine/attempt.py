@@ -37,6 +37,7 @@ class FailedTrial:
 
     trial: int
     reason: FailureReason
+    detail: str
 
 
 class Attempt:
@@ -95,7 +96,7 @@ class Attempt:
             finally:
                 sampler.attribute_to(None, self._limit_bytes)
             if reason is not None and first_failure is None:
-                first_failure = FailedTrial(trial.trial, reason)
+                first_failure = FailedTrial(trial.trial, reason, recorder.failure_text(reason))
             if reason is not None and FAILURES[reason].fault is Fault.JOB:
                 break
         return first_failure

@@ -163,7 +163,7 @@ def _carry_out(attempt: Attempt) -> Ending:
         detail = f"{type(error).__name__}: {error}"
         return Ending("failed", RuntimeExit.FAILED, FailureReason.RUNTIME_EXIT, detail)
     if failed is not None:
-        detail = f"trial {failed.trial}: an agent failed; see its call_failed event"
+        detail = f"trial {failed.trial}, {failed.detail}"
         return Ending("failed", RuntimeExit.FAILED, failed.reason, detail)
     return Ending("completed", RuntimeExit.COMPLETED)
 

@@ -57,6 +57,11 @@ class TrialRecorder:
         self._decode = decode
         self._kv_due_ns = 0
         self._kv_last: KVState | None = None
+        self._failures: dict[FailureReason, str] = {}
+
+    def failure_text(self, reason: FailureReason) -> str:
+        """The last call that failed for this reason, and what was wrong with it."""
+        return self._failures.get(reason, "an agent failed; see its call_failed event")
 
     def started(self) -> None:
         """The trial's wall time begins."""
@@ -170,6 +175,7 @@ class TrialRecorder:
                     found_token=error.found_token,
                 )
             )
+        self._failures[error.reason] = f"agent {fact.key.agent}, call {fact.key.call}: {error.kind}: {error}"
         self._emit(CallFailed(**at, **of, reason=error.reason, detail=message_text(str(error))))
 
     def _ran(self, fact: StepRan) -> None:

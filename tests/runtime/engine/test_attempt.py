@@ -208,6 +208,9 @@ def test_a_prompt_beyond_the_context_fails_its_agent_and_no_other(run: Run) -> N
     (trial,) = of_type(events, "trial_finished")
     assert (trial.status, trial.reason) == ("failed", FailureReason.CONTEXT_OVERFLOW)
     assert last_word(events).reason is FailureReason.CONTEXT_OVERFLOW
+    # The last word says it all: which agent, how much too long, for which context.
+    assert "trial 1, agent talker, call 0: context-overflow" in last_word(events).detail
+    assert failed.detail in last_word(events).detail
 
 
 def test_broken_logits_are_tried_again_and_then_fail_their_agent_alone(run: Run) -> None:
