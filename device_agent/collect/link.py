@@ -1,6 +1,7 @@
 """Reads a runtime: live from its socket, and from events.jsonl whatever the socket did not bring."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -52,6 +53,9 @@ class RuntimeLink:
         if self._following is not None:
             await asyncio.wait([self._following], timeout=_DRAIN_DEADLINE_S)
             await self.stop()
+        # A runtime that was killed left its socket behind, and nobody else would ever remove it.
+        with suppress(OSError):
+            self._socket_path.unlink()
         return await self._complete_from_file()
 
     async def stop(self) -> None:

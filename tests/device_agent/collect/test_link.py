@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -166,6 +167,15 @@ def test_a_full_disk_is_said_and_nothing_is_lost(place: Place) -> None:
     assert asyncio.run(place.link.finish()) is True
     assert not place.link.spool_full
     assert place.spool.last_seqs() == {S: 399}
+
+
+def test_the_socket_of_a_killed_runtime_is_removed(place: Place) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(place.socket))
+    # As after SIGKILL: nobody listens, and the address is still there.
+    assert place.socket.is_socket()
+    assert asyncio.run(place.link.finish())
+    assert not place.socket.exists()
 
 
 def test_without_a_file_there_is_nothing_to_collect(place: Place) -> None:
