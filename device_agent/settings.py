@@ -27,7 +27,7 @@ class AgentSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="DYNOFARM_", frozen=True, use_attribute_docstrings=True)
 
     home: Path = Path("~/.dynofarm")
-    controller_url: str = "http://127.0.0.1:8080"
+    controller_url: str = "http://127.0.0.1:8000"
     enrollment_token: SecretStr | None = None
     """One-time token, used when there is no identity yet or the controller refuses the one there is."""
     agent_name: Name = Field(default_factory=_own_name)
