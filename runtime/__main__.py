@@ -1,6 +1,7 @@
 """`python -m runtime`: see runtime/engine/cli.py."""
 
 import os
+import signal
 import sys
 
 
@@ -10,7 +11,12 @@ def _main() -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from runtime.engine.cli import main
 
-    return main()
+    exit_code = main()
+    # All is written. Python gives a handled signal back to the system while it takes itself down, which
+    # with torch takes a while: one that comes then would replace the exit code.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,15 @@ DEADLINE_S = 120.0
 class Runtime:
     """One runtime in a session of its own, its output in runtime.log."""
 
-    def __init__(self, folder: Path, model: Path, socket_path: Path) -> None:
+    def __init__(
+        self, folder: Path, model: Path, socket_path: Path, program: tuple[str, str] = ("-m", "runtime")
+    ) -> None:
         self.folder = folder
         self.socket_path = socket_path
         with (folder / "runtime.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "runtime", "--attempt-dir", str(folder)),
+                    *(sys.executable, *program, "--attempt-dir", str(folder)),
                     *("--model-path", str(model), "--socket", str(socket_path)),
                 ],
                 cwd=ROOT,
@@ -103,11 +106,10 @@ def test_a_signal_after_the_last_trial_changes_neither_the_last_event_nor_the_ex
     runtime = launch(attempt_spec(shared_prefix(), pairs=30))
     runtime.wait_for(b"stream_opened")
     # It takes nothing of what it asked for, so the process lingers at its end until its patience is over.
-    idle = Reader(runtime.socket_path, {})
-    runtime.wait_for(b"runtime_finished")
-    runtime.process.send_signal(signal.SIGTERM)
-    assert runtime.wait() == RuntimeExit.COMPLETED
-    idle.close()
+    with closing(Reader(runtime.socket_path, {})):
+        runtime.wait_for(b"runtime_finished")
+        runtime.process.send_signal(signal.SIGTERM)
+        assert runtime.wait() == RuntimeExit.COMPLETED
     assert last_word(read_events(runtime.folder)).status == "completed"
     assert not runtime.socket_path.exists()
 
@@ -160,25 +162,23 @@ def test_a_runtime_whose_step_hangs_past_its_lease_is_ended_by_its_watchdog(
     tmp_path: Path, tiny_model: Path, socket_path: Path
 ) -> None:
     folder = attempt_folder(tmp_path, endless())
-    # The engine's thread is held where nothing in Python can interrupt it: a model file that never answers.
-    os.mkfifo(tmp_path / "model.gguf")
-    write_lease(folder, 0.5)
-    runtime = subprocess.Popen(
-        [
-            *(sys.executable, "-c", _SHORT_PATIENCE, "--attempt-dir", str(folder)),
-            *("--model-path", str(tmp_path / "model.gguf"), "--socket", str(socket_path)),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-    )
-    assert runtime.wait(DEADLINE_S) == RuntimeExit.LEASE_EXPIRED
+    runtime = Runtime(folder, tiny_model, socket_path, ("-c", _HANGING_RUNTIME))
+    try:
+        runtime.wait_for(b'"stage":"weights"')
+        write_lease(folder, 0.0)
+        assert runtime.wait() == RuntimeExit.LEASE_EXPIRED
+    finally:
+        runtime.kill()
     assert last_word(read_events(folder)).reason is FailureReason.LEASE_EXPIRED
 
 
-_SHORT_PATIENCE = """
-import sys
+# The fault is put in here: a forward pass that never comes back, as a kernel that hangs would not.
+_HANGING_RUNTIME = """
+import sys, time
 from runtime.engine import watchdog
+from runtime.model.llama import LlamaModel
 watchdog.Watchdog.__init__.__defaults__ = (0.1, 0.2)
+LlamaModel.forward = lambda self, batch, kv: time.sleep(600)
 from runtime.engine.cli import main
 sys.exit(main(sys.argv[1:]))
 """
