@@ -139,7 +139,7 @@ def default_command(
             raise typer.Exit(int(GateExit.USAGE))
 
     _take_options(run, options_type, context=typer.Context)
-    app.callback(invoke_without_command=True)(run)
+    app.callback(invoke_without_command=True, no_args_is_help=False)(run)
 
 
 def _take_options(run: Callable[..., None], options_type: type[OptionsT], **first: type) -> None:

@@ -22,8 +22,9 @@ from contract.metrics import METRICS
 from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport, Spread
 
 HEADLINE_METRICS = (
-    *("wall_s", "ttft_ms", "itl_ms", "output_tokens_per_s", "decode_tokens_per_s", "peak_footprint_mb"),
-    *("kv_hit_rate_tokens", "kv_hit_rate_requests", "prompt_tokens_computed", "failed_calls"),
+    *("wall_s", "ttft_ms", "agent_ttft_ms", "itl_ms", "output_tokens_per_s", "decode_tokens_per_s"),
+    *("peak_footprint_mb", "kv_hit_rate_tokens", "kv_hit_rate_requests", "prompt_tokens_computed"),
+    "failed_calls",
 )
 _VERDICT_STYLES = {"pass": "bold green", "regression": "bold red"}
 _UNCERTAIN_STYLE = "bold yellow"

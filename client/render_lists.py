@@ -38,7 +38,7 @@ def run_view(run: RunView) -> RenderableType:
 
 def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
     """One row per device."""
-    table = _table("device", "kind", "state", "model", "OS", "why")
+    table = _table("device", "kind", "state", "device model", "OS", "language models", "why")
     for device in devices:
         table.add_row(
             device.device_id,
@@ -46,6 +46,7 @@ def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
             device.state,
             printable(device.device_model),
             printable(f"{device.os_name} {device.os_version}"),
+            printable(", ".join(device.models)),
             printable("; ".join(device.reasons)),
         )
     return table if devices else Text("no devices yet; `dynofarm agent` on a machine adds it")

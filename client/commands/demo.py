@@ -82,7 +82,7 @@ def demo(options: DemoOptions, output: Output) -> int:
     with stopped_by_sigterm(), LocalFarm(command) as farm:
         output.say(f"starting a farm in {home.path}, its log is {home.log_file}")
         url = farm.wait_until_ready()
-        output.say(f"farm ready at {url}")
+        output.say(f"farm ready at {url}; sign in with the token in {home.admin_token_file}")
         # Long enough for a busy machine: the controller shares its cores with what is measured.
         with DynofarmClient(url, home.admin_token(), Patience(call_s=60.0, give_up_after_s=60.0)) as client:
             result = _measure(client, home, options.sizes, output)
@@ -90,7 +90,8 @@ def demo(options: DemoOptions, output: Output) -> int:
             output.result(result, demo_view(result))
             if not options.leave:
                 output.say(
-                    f"the farm stays up until Ctrl-C; sign in with the token in {home.admin_token_file}"
+                    f"the farm stays up until Ctrl-C; sign in with the token in {home.admin_token_file}; "
+                    f"other commands find it with DYNOFARM_HOME={home.path}"
                 )
                 farm.wait()
         except KeyboardInterrupt:

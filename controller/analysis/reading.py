@@ -223,7 +223,7 @@ def _changes(baseline: ArmMedians, candidate: ArmMedians, level_percent: float) 
     """Changes of wall, TTFT, memory and rate, in the order of ReadingRule.columns and in the units shown."""
     shown = (
         ("wall time", "s", 1.0, baseline.wall_s, candidate.wall_s),
-        ("TTFT", "ms", 1e6, baseline.ttft_ns, candidate.ttft_ns),
+        ("agent's TTFT", "ms", 1e6, baseline.ttft_ns, candidate.ttft_ns),
         ("peak memory", "MB", 1e6, baseline.peak_footprint_bytes, candidate.peak_footprint_bytes),
         ("decode rate", "tokens/s", 1.0, baseline.decode_tokens_per_s, candidate.decode_tokens_per_s),
     )

@@ -197,6 +197,12 @@ def test_devices_are_listed_and_shown(cli: Cli) -> None:
     assert MODEL in cli("devices", "show", DEVICE_ID).stdout
 
 
+def test_the_word_workloads_alone_lists_them_and_is_no_wrong_usage(cli: Cli) -> None:
+    alone = cli("workloads")
+    assert alone.exit_code == 0
+    assert "shared-prefix" in alone.stdout
+
+
 def test_workloads_are_listed_and_shown(cli: Cli) -> None:
     for arguments in (("workloads", "list"), ("workloads",)):
         views = TypeAdapter(list[WorkloadView]).validate_python(_one_object(cli(*arguments, "--json")))

@@ -92,8 +92,8 @@ def test_every_change_is_read_and_never_both_as_a_gain_and_as_a_loss(
 
 def test_a_sentence_carries_the_numbers_it_rests_on_in_the_units_that_are_shown() -> None:
     scheduling = next(s for s in _read("down", "down", "down", "level") if s.finding is F.SCHEDULING_WORKS)
-    assert [change.metric for change in scheduling.rests_on] == ["wall time", "TTFT"]
-    assert "TTFT 2000 to 1000 ms, -50.0 %" in scheduling.text
+    assert [change.metric for change in scheduling.rests_on] == ["wall time", "agent's TTFT"]
+    assert "agent's TTFT 2000 to 1000 ms, -50.0 %" in scheduling.text
 
 
 def test_the_first_sentence_gives_reduction_and_speed_and_no_word_of_tokens() -> None:
