@@ -193,9 +193,7 @@ def _conclude(evidence: _Evidence | None, bar: _Bar, used: int) -> tuple[Verdict
     if evidence is None:
         return VerdictWord.NO_DATA, "no pair could be used"
     change = f"{evidence.statistic_percent:+.2f} %"
-    claim = (
-        f"{change} over the pairs, {evidence.alternative}, p {evidence.p_value:.4g} at {bar.alpha:g}"
-    )
+    claim = f"{change} over the pairs, {evidence.alternative}, p {evidence.p_value:.4g} at {bar.alpha:g}"
     floor = f"floor {bar.floor_percent:g} %"
     if evidence.p_value <= bar.alpha:
         if abs(evidence.statistic_percent) <= bar.floor_percent:
