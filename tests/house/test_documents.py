@@ -1,5 +1,6 @@
 """What the documents name exists; nothing names the workplace."""
 
+import hashlib
 from pathlib import PurePosixPath
 
 import pytest
@@ -71,12 +72,32 @@ def test_prose_that_says_make_is_no_target() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "open /" + "work/main/README.md",
+        "open /" + "home/somebody/project/README.md",
+        "open /" + "work/project/README.md",
+        "/" + "root/.config",
+        "ls /" + "tmp/scratch",
+        "/" + "opt/packages",
         "pip install --index" + "-url x",
-        "curl https:/" + "/pypi.org/simple",
-        "run issues " + "show 3",
-        "/opt/" + "wheels",
+        "find" + "-links = x",
+        "curl https:/" + "/packages.vendor.io/simple",
+        "get http:/" + "/user:word@mirror.vendor.io/simple",
     ],
 )
-def test_a_word_of_the_workplace_is_found(text: str) -> None:
+def test_what_holds_on_one_machine_only_is_found(text: str) -> None:
     assert len(list(document_rules.workplace_words(DOCUMENT, text))) == 1
+
+
+@pytest.mark.parametrize("call", ["run {} 3", "`{}`", "then {}."])
+def test_a_call_of_a_tool_that_a_reader_lacks_is_found(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = hashlib.sha256(b"widget polish").hexdigest()[:16]
+    monkeypatch.setattr(document_rules, "_FOREIGN_CALLS", frozenset({digest}))
+    text = call.format("widget polish")
+    assert len(list(document_rules.workplace_words(DOCUMENT, text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://127.0.0.1:8000/x", "https://farm.example/v1", "runtime/tmp/x", "~/.dynofarm", "GET /v1/runs"],
+)
+def test_addresses_and_paths_of_every_machine_are_not_reported(text: str) -> None:
+    assert list(document_rules.workplace_words(DOCUMENT, text)) == []

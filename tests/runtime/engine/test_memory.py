@@ -39,16 +39,16 @@ def write(path: Path, text: str) -> None:
 
 
 def test_the_smallest_limit_on_the_way_to_the_root_counts(tmp_path: Path) -> None:
-    write(tmp_path / "cgroup", "0::/farm/agent\n")
-    write(tmp_path / "fs/farm/agent/memory.max", "max\n")
-    write(tmp_path / "fs/farm/memory.max", "3000000\n")
+    write(tmp_path / "cgroup", "0::/outer/inner\n")
+    write(tmp_path / "fs/outer/inner/memory.max", "max\n")
+    write(tmp_path / "fs/outer/memory.max", "3000000\n")
     write(tmp_path / "fs/memory.max", "5000000\n")
     assert memory_limit_bytes(tmp_path / "cgroup", tmp_path / "fs") == 3_000_000
 
 
 def test_the_first_version_of_control_groups_is_read_too(tmp_path: Path) -> None:
-    write(tmp_path / "cgroup", "4:cpu,cpuacct:/x\n3:memory:/farm\n")
-    write(tmp_path / "fs/memory/farm/memory.limit_in_bytes", "4000000\n")
+    write(tmp_path / "cgroup", "4:cpu,cpuacct:/x\n3:memory:/outer\n")
+    write(tmp_path / "fs/memory/outer/memory.limit_in_bytes", "4000000\n")
     write(tmp_path / "fs/memory/memory.limit_in_bytes", "9223372036854771712\n")
     assert memory_limit_bytes(tmp_path / "cgroup", tmp_path / "fs") == 4_000_000
 
