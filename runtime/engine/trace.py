@@ -15,6 +15,8 @@ from runtime.engine.emit import PENDING_SEQ, EventEmitter
 from runtime.engine.graph import CallKey
 from runtime.kv.observer import NullObserver
 
+_OfBlocks = BlocksAllocated | BlocksShared | BlocksReleased
+
 BLOCKS_PER_EVENT = 8192
 """Longer lists are split, so that a line stays far below the contract's limit."""
 
@@ -33,48 +35,15 @@ class TraceObserver(NullObserver):
 
     def blocks_allocated(self, holder: int, blocks: Sequence[int]) -> None:
         """Emits blocks_allocated."""
-        agent, call = self._keys[holder]
-        for part in _parts(blocks):
-            self._emitter.emit(
-                BlocksAllocated(
-                    seq=PENDING_SEQ,
-                    t_mono_ns=time.monotonic_ns(),
-                    trial=self._trial,
-                    agent=agent,
-                    call=call,
-                    blocks=part,
-                )
-            )
+        self._emit_blocks(BlocksAllocated, holder, blocks)
 
     def blocks_shared(self, holder: int, blocks: Sequence[int]) -> None:
         """Emits blocks_shared."""
-        agent, call = self._keys[holder]
-        for part in _parts(blocks):
-            self._emitter.emit(
-                BlocksShared(
-                    seq=PENDING_SEQ,
-                    t_mono_ns=time.monotonic_ns(),
-                    trial=self._trial,
-                    agent=agent,
-                    call=call,
-                    blocks=part,
-                )
-            )
+        self._emit_blocks(BlocksShared, holder, blocks)
 
     def blocks_released(self, holder: int, blocks: Sequence[int]) -> None:
         """Emits blocks_released."""
-        agent, call = self._keys[holder]
-        for part in _parts(blocks):
-            self._emitter.emit(
-                BlocksReleased(
-                    seq=PENDING_SEQ,
-                    t_mono_ns=time.monotonic_ns(),
-                    trial=self._trial,
-                    agent=agent,
-                    call=call,
-                    blocks=part,
-                )
-            )
+        self._emit_blocks(BlocksReleased, holder, blocks)
 
     def block_evicted(self, block: int) -> None:
         """Emits block_evicted."""
@@ -115,6 +84,20 @@ class TraceObserver(NullObserver):
                 tail_tokens=tail_tokens,
             )
         )
+
+    def _emit_blocks(self, kind: type[_OfBlocks], holder: int, blocks: Sequence[int]) -> None:
+        agent, call = self._keys[holder]
+        for part in _parts(blocks):
+            self._emitter.emit(
+                kind(
+                    seq=PENDING_SEQ,
+                    t_mono_ns=time.monotonic_ns(),
+                    trial=self._trial,
+                    agent=agent,
+                    call=call,
+                    blocks=part,
+                )
+            )
 
 
 def _parts(blocks: Sequence[int]) -> Iterator[list[int]]:
