@@ -21,15 +21,10 @@ def trial_values(samples: Iterable[SampleValue], metric: str) -> dict[int, float
     return {trial: statistics.median(of_trial) for trial, of_trial in values.items()}
 
 
-def _spread(values: Iterable[float]) -> Spread:
-    spread = spread_of(values)
-    return Spread(median=spread.median, min=spread.min, max=spread.max, n=spread.n)
-
-
 def metric_spreads(samples: Sequence[SampleValue]) -> dict[str, Spread]:
     """Metric to its spread over trials, in the catalogue's order; one without a value is left out."""
     values = {name: trial_values(samples, name) for name in METRICS}
-    return {name: _spread(of_trial.values()) for name, of_trial in values.items() if of_trial}
+    return {name: spread_of(of_trial.values()) for name, of_trial in values.items() if of_trial}
 
 
 def agent_ttft_spreads(samples: Iterable[SampleValue]) -> dict[str, Spread]:
@@ -38,7 +33,7 @@ def agent_ttft_spreads(samples: Iterable[SampleValue]) -> dict[str, Spread]:
     for sample in samples:
         if sample.metric == "agent_ttft_ms" and sample.agent is not None:
             values.setdefault(sample.agent, []).append(sample.value)
-    return {agent: _spread(of_agent) for agent, of_agent in values.items()}
+    return {agent: spread_of(of_agent) for agent, of_agent in values.items()}
 
 
 def arm_report(

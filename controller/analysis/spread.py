@@ -3,23 +3,13 @@
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from contract.rest import Spread
 from controller.analysis.errors import AnalysisInputError
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median, least and greatest of n values, in the unit of the values."""
-
-    median: float
-    min: float
-    max: float
-    n: int
-
-
 def spread_of(values: Iterable[float]) -> Spread:
-    """Spread of the values. AnalysisInputError when there is none or one is not finite."""
+    """Spread of the values, in their unit. AnalysisInputError when there is none or one is not finite."""
     kept = [float(value) for value in values]
     if not kept:
         raise AnalysisInputError("values: a spread needs at least one value")
