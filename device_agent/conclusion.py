@@ -46,7 +46,7 @@ def conclude_attempt(folder: AttemptFolder, spool: Spool, finding: Finding) -> N
     killed = status is not None and status.signal == _SIGKILL and _memory_killed(finding)
     tail = _log_tail(folder.log_path)
     if status is not None:
-        _record_exit(spool, status, killed, finding)
+        _record_exit(spool, status, finding, killed=killed)
     spool.report_drops(monotonic_ns())
     verdict = conclude(
         Ending(
@@ -58,10 +58,10 @@ def conclude_attempt(folder: AttemptFolder, spool: Spool, finding: Finding) -> N
             detail=finding.detail or tail,
         )
     )
-    folder.write_result(_result(folder, spool, verdict, finding.refused))
+    folder.write_result(_result(folder, spool, verdict, refused=finding.refused))
 
 
-def _result(folder: AttemptFolder, spool: Spool, verdict: Verdict, refused: bool) -> ResultRequest:  # noqa: FBT001
+def _result(folder: AttemptFolder, spool: Spool, verdict: Verdict, *, refused: bool) -> ResultRequest:
     return ResultRequest(
         fence=folder.grant().lease.fence,
         outcome="refused" if refused else verdict.outcome,
@@ -84,7 +84,7 @@ def _memory_killed(finding: Finding) -> bool:
     return finding.stop is None and finding.process is not None and finding.process.memory_killed()
 
 
-def _record_exit(spool: Spool, status: ExitStatus, killed: bool, finding: Finding) -> None:  # noqa: FBT001
+def _record_exit(spool: Spool, status: ExitStatus, finding: Finding, *, killed: bool) -> None:
     if spool.events(Stream.AGENT, "runtime_exited"):
         return
     if killed:

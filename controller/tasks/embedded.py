@@ -15,7 +15,7 @@ WORKER_THREADS: Final = 2
 _log = structlog.get_logger(__name__)
 
 
-class _OwnThreads(TaskPool):  # type: ignore[misc]
+class _OwnThreads(TaskPool):  # type: ignore[misc]  # celery ships it without annotations
     """Celery's pool of threads, each of which knows its application.
 
     A pool thread looks the current application up. Without one it falls back to the process's default and

@@ -64,7 +64,7 @@ def stream_of(event: EventEnvelope) -> Stream:
     """The stream in which a runtime writes this event; StopIteration for a type of the device agent."""
     if isinstance(event, StreamOpened):
         return event.stream
-    streams: frozenset[Stream] = STREAMS_OF_TYPE[event.type]  # type: ignore[attr-defined]
+    streams: frozenset[Stream] = STREAMS_OF_TYPE[event.type]  # type: ignore[attr-defined]  # every kind has it
     return next(stream for stream in RUNTIME_STREAMS if stream in streams)
 
 

@@ -67,7 +67,7 @@ def add_run(controller: RestController) -> AddRun:
     """A run that the controller has; its script as keyword arguments."""
 
     def add(model: str = MODEL, **script: object) -> ScriptedRun:
-        controller.script = Script(**script)  # type: ignore[arg-type]
+        controller.script = Script(**script)
         return controller.add_run(request_for(model))
 
     return add

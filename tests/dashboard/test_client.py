@@ -96,7 +96,7 @@ def test_a_controller_that_is_not_there_is_unreachable() -> None:
 def test_a_text_that_is_no_run_id_is_not_put_into_a_path(farm: FakeFarm, given: str) -> None:
     for ask in (FarmReader.run, FarmReader.live, FarmReader.report):
         with pytest.raises(NotFoundError):
-            _ask(farm.url, lambda reader, ask=ask: ask(reader, given))  # type: ignore[misc]
+            _ask(farm.url, lambda reader, ask=ask: ask(reader, given))
     assert farm.calls == []
 
 

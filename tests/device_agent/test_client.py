@@ -170,7 +170,7 @@ def test_a_token_travels_as_bearer_and_the_enrolment_token_only_to_enroll() -> N
     client.authorise("own")
     for call in (client.finish(ATTEMPT, RESULT), client.enroll("once", EnrollRequest(agent_name="a"))):
         with pytest.raises(ControllerUnreachableError):
-            asyncio.run(call)  # type: ignore[arg-type]
+            asyncio.run(call)
     assert seen == [(f"/agent/attempts/{ATTEMPT}/result", "Bearer own"), ("/agent/enroll", "Bearer once")]
 
 

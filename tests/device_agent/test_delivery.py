@@ -86,7 +86,7 @@ def test_any_pattern_of_losses_delivers_each_event_once(seed: int, loss: float) 
     def faults(method: str, path: str) -> Fault_:
         if draw.random() >= loss:
             return ""
-        return draw.choice(["lose_request", "lose_answer", "unavailable"])  # type: ignore[return-value]
+        return draw.choice(["lose_request", "lose_answer", "unavailable"])
 
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))

@@ -14,7 +14,7 @@ def finished(status: str, reason: FailureReason | None = None) -> RuntimeFinishe
 
 
 def ending(
-    status: ExitStatus | None = ExitStatus(0, None),  # noqa: B008 - frozen
+    status: ExitStatus | None = ExitStatus(0, None),  # noqa: B008 - frozen, so it can be shared
     last: RuntimeFinished | None = None,
     stop: FailureReason | None = None,
     invalid: str = "",

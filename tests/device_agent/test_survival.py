@@ -58,7 +58,7 @@ def test_a_killed_agent_adopts_its_runtime_and_delivers_every_event_once(start_a
         agent.kill()
         agent.start()
         seen = len(controller.hellos)
-        controller.wait(lambda seen=seen: len(controller.hellos) > seen)  # type: ignore[misc]
+        controller.wait(lambda seen=seen: len(controller.hellos) > seen)
     agent.release(spec.attempt_id)
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == ("succeeded", None)
@@ -100,7 +100,7 @@ def test_an_agent_killed_again_and_again_still_brings_the_attempt_home(start_age
         agent.kill()
         agent.start()
         seen = len(controller.requests)
-        controller.wait(lambda seen=seen: len(controller.requests) > seen)  # type: ignore[misc]
+        controller.wait(lambda seen=seen: len(controller.requests) > seen)
         time.sleep(life_s)
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == ("succeeded", None)

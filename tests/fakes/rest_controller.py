@@ -342,7 +342,7 @@ def _handler(controller: RestController) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self._serve()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name that http.server gives
             """Nothing: tests read standard error."""
 
         def _serve(self) -> None:

@@ -4,10 +4,6 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 
-import pytest
-
-from tests.house.repository import ROOT
-
 TABLE_MODULE = "controller.api.problems"
 
 
@@ -23,8 +19,6 @@ def _status(error: type[Exception], table: Mapping[type[Exception], int]) -> int
 
 
 def test_every_farm_error_is_in_the_http_table() -> None:
-    if not (ROOT / "controller/errors.py").exists() or not (ROOT / "controller/api/problems.py").exists():
-        pytest.skip("the controller has no error table yet")
     import controller
 
     for module in pkgutil.walk_packages(controller.__path__, "controller."):
@@ -41,12 +35,12 @@ def test_every_farm_error_is_in_the_http_table() -> None:
 
 
 def test_an_error_that_the_table_lacks_is_found() -> None:
-    class Root(Exception): ...  # noqa: N818
+    class RootError(Exception): ...
 
-    class KnownError(Root): ...
+    class KnownError(RootError): ...
 
     class NarrowerError(KnownError): ...
 
-    class ForgottenError(Root): ...
+    class ForgottenError(RootError): ...
 
-    assert [_status(error, {KnownError: 404}) for error in _descendants(Root)] == [404, 404, None]
+    assert [_status(error, {KnownError: 404}) for error in _descendants(RootError)] == [404, 404, None]

@@ -80,7 +80,7 @@ async def test_events_are_read_page_by_page_as_they_were_written(lab: Lab) -> No
             break
         read += page.events
         after = page.next_seq - 1
-    assert read == [event.model_dump(mode="json") for event in story.events["control"]]  # type: ignore[index]
+    assert read == [event.model_dump(mode="json") for event in story.events["control"]]
     assert page.next_seq == len(read) + 1
 
 

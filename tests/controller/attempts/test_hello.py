@@ -50,7 +50,7 @@ def test_live_leases_go_on_and_all_others_are_to_be_abandoned(farm: Farm, agent:
     farm.add_job()
     farm.add_job()
     gone, live = farm.granted(agent, "d1"), farm.granted(agent, "d2")
-    farm.fail(agent, gone, None)  # type: ignore[arg-type]
+    farm.fail(agent, gone, None)
     forged = live.model_copy(update={"fence": live.fence + 1})
     answer = farm.hello(agent, "d1", "d2", leases=(gone, live, forged))
     assert answer.continue_leases == [live.lease_id]

@@ -133,7 +133,7 @@ def test_a_result_of_another_agent_or_fence_is_refused(farm: Farm, agent: str) -
         ("cancelled", None, JobState.QUEUED, None, DeviceState.CLEANING),
     ],
 )
-def test_what_an_end_means_for_job_and_device(  # noqa: PLR0913
+def test_what_an_end_means_for_job_and_device(  # noqa: PLR0913 - the columns of its table
     farm: Farm,
     agent: str,
     outcome: str,

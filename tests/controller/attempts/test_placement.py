@@ -25,7 +25,7 @@ RULES = Rules(age_boost_s=600, seed="claim")
 
 
 def job(job_id: str, *, priority: int = 5, age_s: float = 0.0, **fields: object) -> JobFacts:
-    selector = DeviceSelector(**fields)  # type: ignore[arg-type]
+    selector = DeviceSelector(**fields)
     return JobFacts(job_id, selector, "tiny", priority, START - timedelta(seconds=age_s))
 
 
@@ -40,7 +40,7 @@ def device(device_id: str, **fields: object) -> DeviceFacts:
         "models": frozenset({"tiny"}),
         **fields,
     }
-    return DeviceFacts(**values)  # type: ignore[arg-type]
+    return DeviceFacts(**values)
 
 
 def chosen(jobs: list[JobFacts], devices: list[DeviceFacts], rules: Rules = RULES) -> Placement | None:

@@ -37,11 +37,11 @@ def agent(farm: Farm) -> str:
 
 def keep_renewing(farm: Farm, agent: str, lease: object, seconds: float) -> None:
     """Let time pass with a renewal every 20 s, as an agent that lives would."""
-    phase = farm.attempt(lease).state.value  # type: ignore[arg-type]
+    phase = farm.attempt(lease).state.value
     while seconds > 0:
         farm.pass_time(min(20, seconds))
         seconds -= 20
-        farm.renew(agent, lease, phase)  # type: ignore[arg-type]
+        farm.renew(agent, lease, phase)
 
 
 def test_a_sweep_over_a_quiet_farm_does_nothing(farm: Farm, agent: str) -> None:

@@ -18,7 +18,7 @@ SQLITE = Farm().sessions.engine.dialect
 
 def test_a_naive_time_is_refused() -> None:
     with pytest.raises(NaiveDatetimeError):
-        UtcDateTime().process_bind_param(datetime(2026, 1, 1), SQLITE)  # noqa: DTZ001
+        UtcDateTime().process_bind_param(datetime(2026, 1, 1), SQLITE)  # noqa: DTZ001 - naive on purpose
     farm = Farm()
     with pytest.raises(StatementError, match="no time zone"), farm.turn() as turn:
         turn.session.add(
@@ -52,7 +52,7 @@ def test_words_are_kept_as_text_and_come_back_as_words() -> None:
 def test_an_unknown_word_is_an_error_both_ways() -> None:
     words = WordText(RunState)
     with pytest.raises(ValueError, match="nonsense"):
-        words.process_bind_param("nonsense", SQLITE)  # type: ignore[arg-type]
+        words.process_bind_param("nonsense", SQLITE)
     with pytest.raises(ValueError, match="nonsense"):
         words.process_result_value("nonsense", SQLITE)
 

@@ -1,6 +1,5 @@
 """Periodic work guards itself: any number of schedulers is as good as one."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -15,8 +14,9 @@ PERIOD = timedelta(seconds=5)
 
 
 def _at(farm: Farm, offset_s: float) -> TaskContext:
-    now: Callable[[], datetime] = lambda: START + timedelta(seconds=offset_s)  # noqa: E731
-    return TaskContext(farm.context.sessions, farm.context.settings, now)
+    return TaskContext(
+        farm.context.sessions, farm.context.settings, lambda: START + timedelta(seconds=offset_s)
+    )
 
 
 def test_of_two_sweeps_in_one_period_the_second_does_nothing(farm: Farm) -> None:

@@ -18,17 +18,17 @@ def _spread(median: float, low: float, high: float) -> Spread:
 
 def test_spreads_are_shares_of_the_baseline_run_s_median() -> None:
     figure = _figure(wall_s=(_spread(10, 8, 12), _spread(5, 4, 6)))
-    spans_before, before, spans_after, after = figure.data  # type: ignore[attr-defined]
+    spans_before, before, spans_after, after = figure.data
     assert list(spans_before.x) == [80.0, 120.0, None]
     assert list(before.x) == [100.0]
     assert list(spans_after.x) == [40.0, 60.0, None]
     assert list(after.x) == [50.0]
     assert after.text[0] == "wall_s: 5 s, 4 to 6, n 5"
-    assert figure.layout.xaxis.title.text == "share of the baseline's median (%)"  # type: ignore[attr-defined]
+    assert figure.layout.xaxis.title.text == "share of the baseline's median (%)"
 
 
 def test_a_value_far_away_stands_at_the_edge_and_says_its_size() -> None:
-    after = _figure(ttft_ms=(_spread(1, 1, 1), _spread(50, 40, 60))).data[3]  # type: ignore[attr-defined]
+    after = _figure(ttft_ms=(_spread(1, 1, 1), _spread(50, 40, 60))).data[3]
     assert list(after.x) == [EDGE_PERCENT]
     assert after.marker.symbol[0] == "triangle-right"
     assert "50 ms" in after.text[0]
@@ -36,10 +36,10 @@ def test_a_value_far_away_stands_at_the_edge_and_says_its_size() -> None:
 
 def test_a_metric_with_a_baseline_of_zero_has_no_share() -> None:
     figure = _figure(preemptions=(_spread(0, 0, 0), _spread(2, 1, 3)))
-    assert not figure.data  # type: ignore[attr-defined]
-    assert "above zero" in figure.layout.annotations[0].text  # type: ignore[attr-defined]
+    assert not figure.data
+    assert "above zero" in figure.layout.annotations[0].text
 
 
 def test_rows_are_named_by_the_catalogue_s_titles() -> None:
     figure = _figure(wall_s=(_spread(1, 1, 1), _spread(1, 1, 1)), new=(_spread(1, 1, 1), _spread(1, 1, 1)))
-    assert [note.text for note in figure.layout.annotations] == ["Wall time", "new"]  # type: ignore[attr-defined]
+    assert [note.text for note in figure.layout.annotations] == ["Wall time", "new"]

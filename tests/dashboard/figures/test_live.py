@@ -17,7 +17,7 @@ def _named(name: str, values: list[float], unit: str = "MB") -> Series:
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES.keys())
 def test_axes_have_their_units_and_the_title_its_device(make: object) -> None:
-    figure = make(story.live_view(), HOST)  # type: ignore[operator]
+    figure = make(story.live_view(), HOST)
     assert figure.layout.xaxis.title.text == "time since the attempt began (s)"
     assert figure.layout.yaxis.title.text.endswith(("(tokens/s)", "(MB)", "(blocks)"))
     assert "x86_64 (2 cores), bench-host" in figure.layout.title.text
@@ -25,7 +25,7 @@ def test_axes_have_their_units_and_the_title_its_device(make: object) -> None:
 
 @pytest.mark.parametrize("make", FIGURES.values(), ids=FIGURES.keys())
 def test_without_data_a_figure_says_so(make: object) -> None:
-    figure = make(story.nothing_live(), HOST)  # type: ignore[operator]
+    figure = make(story.nothing_live(), HOST)
     assert not figure.data
     assert "Nothing measured yet." in figure.layout.annotations[0].text
     assert not figure.layout.xaxis.visible

@@ -10,7 +10,7 @@ ARMS = ["serial", "paged"]
 
 
 def _traces(figure: object) -> dict[str, object]:
-    return {trace.name: trace for trace in figure.data if trace.name}  # type: ignore[attr-defined]
+    return {trace.name: trace for trace in figure.data if trace.name}
 
 
 def test_each_arm_has_a_point_for_each_agent_in_ms() -> None:
@@ -18,8 +18,8 @@ def test_each_arm_has_a_point_for_each_agent_in_ms() -> None:
     figure = live_ttft_figure(live, ARMS, HOST)
     drawn = _traces(figure)
     assert list(drawn) == ARMS, "the baseline comes first"
-    assert list(drawn["serial"].x) == [30.0, 90.0]  # type: ignore[attr-defined]
-    assert list(drawn["paged"].x) == [10.0, 20.0]  # type: ignore[attr-defined]
+    assert list(drawn["serial"].x) == [30.0, 90.0]
+    assert list(drawn["paged"].x) == [10.0, 20.0]
     assert figure.layout.xaxis.title.text == "time to first token (ms)"
     assert list(figure.layout.yaxis.ticktext) == ["a", "b"]
 
@@ -35,10 +35,10 @@ def test_the_report_shows_the_median_with_its_span() -> None:
     spread = Spread(median=100.0, min=90.0, max=130.0, n=5)
     report = story.device_report(1, arms={"paged": arm.model_copy(update={"agent_ttft_ms": {"a": spread}})})
     (trace,) = _traces(ttft_spread_figure(report, ARMS)).values()
-    assert list(trace.x) == [100.0]  # type: ignore[attr-defined]
-    assert list(trace.error_x.array) == [30.0]  # type: ignore[attr-defined]
-    assert list(trace.error_x.arrayminus) == [10.0]  # type: ignore[attr-defined]
-    assert trace.text[0] == "a, paged: 100 ms, 90 to 130 over 5 trials"  # type: ignore[attr-defined]
+    assert list(trace.x) == [100.0]
+    assert list(trace.error_x.array) == [30.0]
+    assert list(trace.error_x.arrayminus) == [10.0]
+    assert trace.text[0] == "a, paged: 100 ms, 90 to 130 over 5 trials"
 
 
 def test_of_too_many_agents_the_slowest_are_shown_and_the_figure_says_so() -> None:

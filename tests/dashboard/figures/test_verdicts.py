@@ -37,7 +37,7 @@ def test_the_colour_follows_the_verdict_and_the_word_is_there_as_well(verdict: s
 
 
 def test_every_verdict_of_the_contract_has_a_colour() -> None:
-    kinds = MetricVerdict.model_fields["verdict"].annotation.__args__  # type: ignore[union-attr]
+    kinds = MetricVerdict.model_fields["verdict"].annotation.__args__
     assert set(kinds) == set(VERDICT_COLOURS)
 
 

@@ -86,7 +86,7 @@ def test_a_virtual_device_is_marked_in_the_title_of_every_live_figure(
     farm.devices = [story.device(virtual=True)]
     seen = _look(viewer)
     for figure in FIGURES:
-        assert "(virtual\u00a0device)" in seen[figure]["figure"]["layout"]["title"]["text"]  # type: ignore[index]
+        assert "(virtual\u00a0device)" in seen[figure]["figure"]["layout"]["title"]["text"]
 
 
 def test_a_run_that_waits_says_for_what(farm: FakeFarm, viewer: DashboardViewer) -> None:

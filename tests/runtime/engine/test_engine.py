@@ -43,7 +43,7 @@ def request(agent: int, prompt: Sequence[int], output_tokens: int = 6, **more: o
         key=CallKey(f"agent{agent}", 0),
         prompt=tuple(prompt),
         max_output_tokens=output_tokens,
-        **values,  # type: ignore[arg-type]
+        **values,
     )
 
 

@@ -71,7 +71,7 @@ def test_weights_beyond_the_limit_leave_no_pool_at_all() -> None:
 )
 def test_an_impossible_input_is_a_value_error(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"budget needs|shares must"):
-        plan_budget(replace(GIVEN, **wrong), sequence_tokens=1)  # type: ignore[arg-type]
+        plan_budget(replace(GIVEN, **wrong), sequence_tokens=1)
 
 
 @given(

@@ -13,7 +13,7 @@ from runtime.schedule.sequence import RUNNING, TERMINAL, TRANSITIONS, CallSpec, 
 
 def sequence_of(prompt: tuple[int, ...] = (1, 2), **changes: object) -> Sequence:
     pool = BlockPool(1, 4)
-    spec = CallSpec(7, "agent", 0, prompt, **{"max_output_tokens": 2, **changes})  # type: ignore[arg-type]
+    spec = CallSpec(7, "agent", 0, prompt, **{"max_output_tokens": 2, **changes})
     return Sequence(spec, 0, BlockTable(PrefixCache(pool), CopyList(pool), 7))
 
 
@@ -61,7 +61,7 @@ def test_a_sequence_is_complete_at_its_limit_or_its_stop_token(
 @pytest.mark.parametrize("wrong", [{"prompt": ()}, {"max_output_tokens": 0}])
 def test_a_call_without_prompt_or_output_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="at least one output token"):
-        sequence_of(**wrong)  # type: ignore[arg-type]
+        sequence_of(**wrong)
 
 
 def test_waiting_raises_the_priority_and_a_follower_lends_its_own() -> None:
