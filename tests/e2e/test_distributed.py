@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -87,7 +88,7 @@ def postgres(folder: Path) -> Iterator[str]:
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Outside of pytest's own folders: those are closed to the user that PostgreSQL runs as."""
-    folder = Path("/tmp") / f"dynofarm-test-{secrets.token_hex(6)}"
+    folder = Path(tempfile.gettempdir()) / f"dynofarm-test-{secrets.token_hex(6)}"
     folder.mkdir(mode=0o755)
     try:
         yield folder
