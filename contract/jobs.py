@@ -17,7 +17,13 @@ order with the prefix cache on. paged: the scheduler, shared prefix, batches."""
 class EngineOptions(ContractModel):
     """How the runtime is set up. None lets it choose and record its choice in the conditions."""
 
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where tensors lie; auto is a CUDA device where there is one, else the CPU."""
+    tier: Literal["auto", "aten", "native", "cuda"] = "auto"
+    """Which kernels run; auto is the fastest that works here, recorded in the conditions."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    weight_dtype: Literal["auto", "int8"] = "auto"
+    """Precision in which the weights of linear layers are kept (B6); auto is that of the computation."""
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     block_tokens: Annotated[int, Field(ge=16, le=256)] = 32
     kv_pool_tokens: Annotated[int, Field(ge=16, le=100_000_000)] | None = None

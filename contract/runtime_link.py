@@ -30,6 +30,10 @@ class LeaseFile(ContractModel):
 
     deadline_mono_ns: Annotated[int, Field(ge=0)]
     directive: Literal["continue", "cancel"] = "continue"
+    ttl_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Set for a runtime on another machine (a phone), whose clock is not the agent's: the deadline is then
+    ttl_s after the runtime first saw this `renewal`, and deadline_mono_ns means nothing to it."""
+    renewal: Annotated[int, Field(ge=0)] = 0
 
 
 class Subscribe(ContractModel):
