@@ -37,6 +37,8 @@ class FailureReason(StrEnum):
     BUFFER_TOO_LARGE = "buffer_too_large"
     JETSAM = "jetsam"
     APP_CRASH = "app_crash"
+    WATCHDOG_KILLED = "watchdog_killed"
+    KILLED_OUTSIDE = "killed_outside"
     RUNTIME_EXIT = "runtime_exit"
     RUNTIME_STALLED = "runtime_stalled"
     EVENTS_INVALID = "events_invalid"
@@ -47,6 +49,7 @@ class FailureReason(StrEnum):
     ACCEPT_TIMEOUT = "accept_timeout"
     INSTALL_TIMEOUT = "install_timeout"
     DEVICE_DISCONNECTED = "device_disconnected"
+    DEVICE_REBOOTED = "device_rebooted"
     TRANSPORT_LOST = "transport_lost"
     TUNNEL_LOST = "tunnel_lost"
     DDI_MOUNT = "ddi_mount"
@@ -122,6 +125,13 @@ FAILURES: Final = MappingProxyType(
             "lower the KV pool or the number of agents; see headroom in the report"
         ),
         FailureReason.APP_CRASH: _runtime("read the crash report attached to the attempt"),
+        FailureReason.WATCHDOG_KILLED: _runtime(
+            "the app's main thread did not answer the system; move work off it, see the crash report"
+        ),
+        FailureReason.KILLED_OUTSIDE: _lab(
+            "something ended the app with a signal and left no report; keep people and other tools off the "
+            "device, and compare footprint with limit: a memory kill may leave no report"
+        ),
         FailureReason.RUNTIME_EXIT: _runtime("read the runtime's log attached to the attempt"),
         FailureReason.RUNTIME_STALLED: _runtime("no event came within the deadline; read the runtime's log"),
         FailureReason.EVENTS_INVALID: _runtime(
@@ -136,6 +146,9 @@ FAILURES: Final = MappingProxyType(
         FailureReason.ACCEPT_TIMEOUT: _lab("the agent did not start the attempt in time; check the agent"),
         FailureReason.INSTALL_TIMEOUT: _device("restart the device; if it stays, reinstall the app"),
         FailureReason.DEVICE_DISCONNECTED: _device("check cable, port and hub of the device"),
+        FailureReason.DEVICE_REBOOTED: _device(
+            "the device restarted in the middle; unlock it, and look for a panic report if it happens again"
+        ),
         FailureReason.TRANSPORT_LOST: _device("the connection to the app was cut; check cable, port and hub"),
         FailureReason.TUNNEL_LOST: _device(
             "the tunnel to the device died; it is rebuilt on the next attempt"

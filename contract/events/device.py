@@ -38,20 +38,25 @@ class KvSampled(EventEnvelope):
 
 
 class ThermalSampled(EventEnvelope):
-    """Thermal state as the system reports it; coarser than the chip's own throttling."""
+    """Thermal state as the system reports it; coarser than the chip's own throttling.
+
+    trial: the one that ran, set by the device agent, whose clock places nothing; the runtime leaves it out.
+    """
 
     type: Literal["thermal_sampled"] = "thermal_sampled"
     state: ThermalState
+    trial: Trial | None = None
 
 
 class BatterySampled(EventEnvelope):
-    """Battery and low-power mode."""
+    """Battery and low-power mode. trial: as in thermal_sampled."""
 
     type: Literal["battery_sampled"] = "battery_sampled"
     level_percent: Annotated[float, Field(ge=0, le=100)]
     charging: bool
     low_power_mode: bool | None = None
     temperature_celsius: float | None = None
+    trial: Trial | None = None
 
 
 class EnergySampled(EventEnvelope):
@@ -84,9 +89,10 @@ class JetsamKilled(EventEnvelope):
 
 
 class AppCrashed(EventEnvelope):
-    """The runtime ended by a signal or an exception."""
+    """The runtime ended by a signal or an exception; reason: what the evidence says of the cause."""
 
     type: Literal["app_crashed"] = "app_crashed"
+    reason: FailureReason = FailureReason.APP_CRASH
     signal: int | None = None
     exception: str = ""
     evidence: list[str] = []

@@ -270,7 +270,7 @@ def _mishaps_of(event: Event) -> Iterator[Mishap]:
             yield Mishap(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
         case AppCrashed():
             what = f"signal {event.signal}" if event.signal is not None else event.exception
-            yield Mishap(FailureReason.APP_CRASH, what or "the app ended unexpectedly")
+            yield Mishap(event.reason, what or "the app ended unexpectedly")
 
 
 def attempt_facts(events: AttemptEvents) -> AttemptFacts:

@@ -4,17 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from contract.failures import FailureReason
+from contract.device_reasons import BATTERY_REASONS, HEAT_REASONS, PASSING_REASONS
 from contract.states import DeviceState
 from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
-
-# These pass without a person. Any other reason that an agent gives is one for a person.
-PASSING_REASONS: Final = frozenset(
-    {"starting", "preparing", "checking", "cleaning", "recovering", "busy"}
-    | {FailureReason.TUNNEL_LOST.value, FailureReason.DDI_MOUNT.value, FailureReason.TRANSPORT_LOST.value}
-)
-HOT_REASONS: Final = frozenset({"hot", FailureReason.THERMAL_ABORT.value})
-BATTERY_REASONS: Final = frozenset({"charging", FailureReason.BATTERY_LOW.value})
 
 
 class Condition(StrEnum):
@@ -45,10 +37,10 @@ def condition_of(ready: bool, reasons: frozenset[str]) -> Condition:  # noqa: FB
     """A ready device is usable whatever else is said of it; a person's turn comes before waiting."""
     if ready:
         return Condition.USABLE
-    waiting = PASSING_REASONS | HOT_REASONS | BATTERY_REASONS
+    waiting = PASSING_REASONS | HEAT_REASONS | BATTERY_REASONS
     if reasons - waiting:
         return Condition.BLOCKED
-    if reasons & HOT_REASONS:
+    if reasons & HEAT_REASONS:
         return Condition.HOT
     if reasons & BATTERY_REASONS:
         return Condition.BATTERY_LOW
