@@ -2,6 +2,7 @@
 
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from contract.events import RuntimeStage
 from contract.failures import FAILURES, FailureReason, Fault
 from contract.jobs import ArmSpec, AttemptSpec, TrialSpec
+from contract.workload import Segment
 from runtime.engine.arm import Arm
 from runtime.engine.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
 from runtime.engine.conditions import conditions_event, model_digest
@@ -29,6 +31,7 @@ from runtime.engine.watchdog import Watchdog
 from runtime.kv.budget import KVGeometry
 from runtime.model.llama import LlamaModel
 from runtime.model.numeric import Placement
+from runtime.model.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,30 @@ class FailedTrial:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptParts:
+    """What a measurement of the runtime itself (runtime/bench) replaces; the attempt of a job never does."""
+
+    prompts: Callable[[list[Segment], Tokenizer], PromptBook] = PromptBook
+    recorder: type[TrialRecorder] = TrialRecorder
+
+
 class Attempt:
     """One attempt of `spec` with the model at `model_path`; events go to `emitter`."""
 
     def __init__(
-        self, spec: AttemptSpec, model_path: Path, emitter: EventEmitter, watchdog: Watchdog
+        self,
+        spec: AttemptSpec,
+        model_path: Path,
+        emitter: EventEmitter,
+        watchdog: Watchdog,
+        parts: AttemptParts = AttemptParts(),
     ) -> None:
         self._spec = spec
         self._model_path = model_path
         self._emitter = emitter
         self._watchdog = watchdog
+        self._parts = parts
         self._arms = {arm.arm: arm for arm in spec.arms}
         self._machine = this_machine()
         self._limit_bytes = memory_limit_bytes()
@@ -64,7 +81,7 @@ class Attempt:
         try:
             models = ModelHolder(self._model_path, self._stage_ended)
             model = self._model_for(models, self._spec.arms[0])
-            prompts = PromptBook(self._spec.workload.segments, models.tokenizer)
+            prompts = self._parts.prompts(self._spec.workload.segments, models.tokenizer)
             sizes = workload_sizes(self._spec.workload, prompts, model.config.context_tokens)
             self._record_conditions(model)
             plans = self._plan_arms(model, sizes)
@@ -86,7 +103,7 @@ class Attempt:
             plan = plans[trial.arm]
             model = self._model_for(models, plan.spec)
             give_back_memory()
-            recorder = TrialRecorder(self._emitter, trial, models.tokenizer.decode)
+            recorder = self._parts.recorder(self._emitter, trial, models.tokenizer.decode)
             sampler.attribute_to(trial.trial, plan.limit_bytes)
             execution = Trial(
                 self._spec.workload, prompts, models.tokenizer.eos_ids, recorder, self._watchdog
