@@ -52,8 +52,10 @@ class Watchdog:
         self._on_hang = on_hang
         self._poll_interval_s = poll_interval_s
         self._hang_ns = round(hang_s * 1e9)
-        self._lease = read_lease(path)
         self._cancelled = False
+        self._renewal: int | None = None
+        self._deadline_ns = 0
+        self._take(read_lease(path))
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lease-watchdog", daemon=True)
         self._thread.start()
@@ -81,18 +83,26 @@ class Watchdog:
         self._thread.join(5.0)
 
     def _reason_to_stop(self) -> RuntimeFault | None:
-        late_ns = time.monotonic_ns() - self._lease.deadline_mono_ns
+        late_ns = time.monotonic_ns() - self._deadline_ns
         if late_ns >= 0:
             return LeaseExpiredError(f"the lease ended {late_ns / 1e9:.1f} s ago and was not renewed")
         return CancelledError("the device agent asked for it") if self._cancelled else None
+
+    def _take(self, lease: LeaseFile) -> None:
+        """A lease from another machine says how long, not until when: that counts from the first look at it."""
+        if lease.ttl_s is None:
+            self._deadline_ns = lease.deadline_mono_ns
+        elif lease.renewal != self._renewal:
+            self._deadline_ns = time.monotonic_ns() + round(lease.ttl_s * 1e9)
+            self._renewal = lease.renewal
+        if lease.directive == "cancel":
+            self._cancelled = True
 
     def _watch(self) -> None:
         while not self._closed.wait(self._poll_interval_s):
             # A lease that cannot be read is not a longer lease: the last deadline stays.
             with contextlib.suppress(AttemptFolderError):
-                self._lease = read_lease(self._path)
-            if self._lease.directive == "cancel":
-                self._cancelled = True
-            if time.monotonic_ns() - self._lease.deadline_mono_ns > self._hang_ns:
+                self._take(read_lease(self._path))
+            if time.monotonic_ns() - self._deadline_ns > self._hang_ns:
                 self._on_hang()
                 return

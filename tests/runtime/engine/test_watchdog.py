@@ -39,6 +39,29 @@ def test_a_renewal_is_seen(tmp_path: Path) -> None:
     watchdog.close()
 
 
+def write_ttl(folder: Path, ttl_s: float, renewal: int) -> None:
+    beside = folder / "lease.new"
+    beside.write_text(f'{{"deadline_mono_ns": 0, "ttl_s": {ttl_s}, "renewal": {renewal}}}')
+    beside.rename(folder / "lease.json")
+
+
+def test_a_lease_of_another_machine_runs_from_the_first_look_at_its_renewal(tmp_path: Path) -> None:
+    write_ttl(tmp_path, 0.3, 1)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    write_ttl(tmp_path, 60, 1)
+    with pytest.raises(LeaseExpiredError):
+        watchdog.wait(60)
+    watchdog.close()
+
+
+def test_a_new_renewal_of_another_machine_moves_the_deadline(tmp_path: Path) -> None:
+    write_ttl(tmp_path, 0.3, 1)
+    watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
+    write_ttl(tmp_path, 60, 2)
+    watchdog.wait(0.5)
+    watchdog.close()
+
+
 def test_the_directive_cancel_ends_a_wait_at_once(tmp_path: Path) -> None:
     write_lease(tmp_path, 60)
     watchdog = Watchdog(tmp_path / "lease.json", no_hang, POLL_S)
