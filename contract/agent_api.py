@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_validator
 
+from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
 from contract.ids import AgentId, AttemptId, ClaimId, DeviceId, LeaseId, Name
@@ -69,6 +70,8 @@ class DeviceReport(ContractModel):
     """Names of the models that can run here."""
     labels: dict[str, str] = {}
     properties: dict[str, Any] = {}
+    calibrations: Annotated[list[Calibration], Field(max_length=256)] = []
+    """Those that still hold, as far as the agent can see."""
 
 
 class HostHealth(ContractModel):

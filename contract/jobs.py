@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from contract.calibration import Calibration
 from contract.ids import AttemptId, JobId, Name, RunId
 from contract.model import ContractModel
 from contract.version import CONTRACT_VERSION
@@ -15,7 +16,11 @@ order with the prefix cache on. paged: the scheduler, shared prefix, batches."""
 
 
 class EngineOptions(ContractModel):
-    """How the runtime is set up. None lets it choose and record its choice in the conditions."""
+    """How the runtime is set up. None and auto let it choose and record its choice in the conditions.
+
+    threads, max_batch_sequences and prefill_chunk_tokens: None takes what the device was calibrated to, else
+    the runtime's defaults: every core, 8 and 512.
+    """
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where tensors lie; auto is a CUDA device where there is one, else the CPU."""
@@ -29,8 +34,8 @@ class EngineOptions(ContractModel):
     kv_pool_tokens: Annotated[int, Field(ge=16, le=100_000_000)] | None = None
     """Size of the KV pool in tokens; None derives it from the memory limit (B5)."""
     memory_limit_bytes: Annotated[int, Field(ge=1 << 20)] | None = None
-    max_batch_sequences: Annotated[int, Field(ge=1, le=256)] = 8
-    prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] = 512
+    max_batch_sequences: Annotated[int, Field(ge=1, le=256)] | None = None
+    prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] | None = None
     contamination_check: bool = False
 
 
@@ -40,6 +45,8 @@ class ArmSpec(ContractModel):
     arm: Name
     mode: ArmMode
     engine: EngineOptions = EngineOptions()
+    calibration: Calibration | None = None
+    """What the device was calibrated to, for the options that `engine` leaves open."""
 
 
 class TrialSpec(ContractModel):

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, PositiveInt
 
+from contract.calibration import Calibration
 from contract.events.lifecycle import BudgetRow
 from contract.failures import FailureReason
 from contract.ids import AgentId, AttemptId, DeviceId, JobId, Name, RunId
@@ -165,6 +166,7 @@ class DeviceView(ContractModel):
     virtual: bool
     models: list[str]
     labels: dict[str, str]
+    calibrations: list[Calibration] = []
     fence: int
     attempt_id: AttemptId | None
     last_seen_at: AwareDatetime

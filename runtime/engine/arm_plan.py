@@ -4,8 +4,9 @@ import time
 from dataclasses import dataclass
 
 from contract.events import BudgetRow, MemoryBudgeted
-from contract.jobs import ArmMode, ArmSpec, EngineOptions
+from contract.jobs import ArmMode, EngineOptions
 from runtime.engine.emit import PENDING_SEQ
+from runtime.engine.options import ArmSetup
 from runtime.engine.sizes import WorkloadSizes
 from runtime.kv.budget import BudgetInput, KVGeometry, MemoryBudget, plan_budget
 from runtime.schedule.config import SchedulerConfig
@@ -29,7 +30,7 @@ class MachineMemory:
 class ArmPlan:
     """An arm and what it may use."""
 
-    spec: ArmSpec
+    setup: ArmSetup
     budget: MemoryBudget
     limit_bytes: int | None
     agents_requested: int
@@ -38,25 +39,25 @@ class ArmPlan:
     @property
     def scheduler(self) -> SchedulerConfig:
         """Steps of the paged arm; serial_cached takes one call at a time."""
-        engine = self.spec.engine
+        setup = self.setup
         return SchedulerConfig(
             max_batch=1
-            if self.spec.mode == "serial_cached"
-            else min(engine.max_batch_sequences, self.agents_admitted),
+            if setup.mode == "serial_cached"
+            else min(setup.max_batch_sequences, self.agents_admitted),
             # Half a chunk beside decodes: a prefill then costs a running decode at most that.
-            prefill_tokens=max(16, engine.prefill_chunk_tokens // 2),
-            idle_prefill_tokens=engine.prefill_chunk_tokens,
+            prefill_tokens=max(16, setup.prefill_chunk_tokens // 2),
+            idle_prefill_tokens=setup.prefill_chunk_tokens,
         )
 
     @property
     def contiguous_tokens(self) -> int:
         """Capacity of the serial arm's cache."""
-        return self.budget.pool_blocks * self.spec.engine.block_tokens
+        return self.budget.pool_blocks * self.setup.engine.block_tokens
 
 
-def plan_arm(spec: ArmSpec, geometry: KVGeometry, memory: MachineMemory, sizes: WorkloadSizes) -> ArmPlan:
+def plan_arm(setup: ArmSetup, geometry: KVGeometry, memory: MachineMemory, sizes: WorkloadSizes) -> ArmPlan:
     """PoolTooSmallError when the longest sequence of the workload cannot fit."""
-    engine = spec.engine
+    engine = setup.engine
     limit_bytes = engine.memory_limit_bytes or memory.limit_bytes
     budget = plan_budget(
         BudgetInput(
@@ -65,19 +66,19 @@ def plan_arm(spec: ArmSpec, geometry: KVGeometry, memory: MachineMemory, sizes: 
             rest_bytes=memory.rest_bytes,
             geometry=geometry,
             block_tokens=engine.block_tokens,
-            prefix_percent=0 if spec.mode == "serial" else 10,
-            pool_blocks_max=_blocks_wanted(engine, spec.mode, sizes),
+            prefix_percent=0 if setup.mode == "serial" else 10,
+            pool_blocks_max=_blocks_wanted(engine, setup.mode, sizes),
         ),
         sizes.at_least_tokens,
     )
-    fitting = 1 if spec.mode != "paged" else budget.agents(sizes.at_most_tokens, sizes.shared_tokens)
+    fitting = 1 if setup.mode != "paged" else budget.agents(sizes.at_most_tokens, sizes.shared_tokens)
     return ArmPlan(
-        spec=spec,
+        setup=setup,
         budget=budget,
         limit_bytes=limit_bytes,
         agents_requested=sizes.agents,
         # One is always let in: the scheduler fails it alone if its outputs grow beyond the pool.
-        agents_admitted=max(1, min(fitting, sizes.agents, engine.max_batch_sequences)),
+        agents_admitted=max(1, min(fitting, sizes.agents, setup.max_batch_sequences)),
     )
 
 
@@ -108,7 +109,7 @@ def budget_event(plan: ArmPlan) -> MemoryBudgeted:
     return MemoryBudgeted(
         seq=PENDING_SEQ,
         t_mono_ns=time.monotonic_ns(),
-        arm=plan.spec.arm,
+        arm=plan.setup.spec.arm,
         limit_bytes=plan.limit_bytes,
         rows=rows,
         block_tokens=budget.given.block_tokens,

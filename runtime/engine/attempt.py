@@ -14,13 +14,14 @@ from contract.jobs import ArmSpec, AttemptSpec, TrialSpec
 from contract.workload import Segment
 from runtime.engine.arm import Arm
 from runtime.engine.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
-from runtime.engine.conditions import conditions_event, model_digest
+from runtime.engine.conditions import calibration_key, conditions_event, model_digest
 from runtime.engine.emit import PENDING_SEQ, EventEmitter
 from runtime.engine.engine import PagedArm, PagedSetup
 from runtime.engine.graph import GraphProgress
 from runtime.engine.machine import Machine, this_machine
 from runtime.engine.memory import FootprintSampler, give_back_memory, memory_limit_bytes, read_footprint
 from runtime.engine.models import ModelHolder, Stage
+from runtime.engine.options import ArmSetup, decide_options
 from runtime.engine.prompts import PromptBook
 from runtime.engine.record import TrialRecorder
 from runtime.engine.serial import ContiguousArm, SerialTurns
@@ -67,8 +68,8 @@ class Attempt:
         self._emitter = emitter
         self._watchdog = watchdog
         self._parts = parts
-        self._arms = {arm.arm: arm for arm in spec.arms}
         self._machine = this_machine()
+        self._setups: dict[str, ArmSetup] = {}
         self._limit_bytes = memory_limit_bytes()
 
     def run(self) -> FailedTrial | None:
@@ -80,10 +81,12 @@ class Attempt:
         sampler = FootprintSampler(self._emitter, self._limit_bytes)
         try:
             models = ModelHolder(self._model_path, self._stage_ended)
+            digest = model_digest(self._model_path)
+            self._setups = {arm.arm: self._setup(arm, digest) for arm in self._spec.arms}
             model = self._model_for(models, self._spec.arms[0])
             prompts = self._parts.prompts(self._spec.workload.segments, models.tokenizer)
             sizes = workload_sizes(self._spec.workload, prompts, model.config.context_tokens)
-            self._record_conditions(model)
+            self._record_conditions(model, digest)
             plans = self._plan_arms(model, sizes)
             # What start-up left behind is never garbage: the collector need not look at it during trials.
             gc.collect()
@@ -101,7 +104,7 @@ class Attempt:
         for trial in self._spec.trials:
             self._watchdog.check()
             plan = plans[trial.arm]
-            model = self._model_for(models, plan.spec)
+            model = self._model_for(models, plan.setup.spec)
             give_back_memory()
             recorder = self._parts.recorder(self._emitter, trial, models.tokenizer.decode)
             sampler.attribute_to(trial.trial, plan.limit_bytes)
@@ -119,9 +122,9 @@ class Attempt:
         return first_failure
 
     def _make_arm(self, model: LlamaModel, plan: ArmPlan, trial: TrialSpec, progress: GraphProgress) -> Arm:
-        engine = plan.spec.engine
-        if plan.spec.mode == "serial":
-            arm: Arm = ContiguousArm(model, plan.contiguous_tokens, engine.prefill_chunk_tokens)
+        engine = plan.setup.engine
+        if plan.setup.mode == "serial":
+            arm: Arm = ContiguousArm(model, plan.contiguous_tokens, plan.setup.prefill_chunk_tokens)
         else:
             setup = PagedSetup(
                 pool_blocks=plan.budget.pool_blocks,
@@ -130,7 +133,7 @@ class Attempt:
                 contamination_check=engine.contamination_check,
             )
             arm = PagedArm(model, setup, TraceObserver(self._emitter, trial.trial))
-        if plan.spec.mode == "paged":
+        if plan.setup.mode == "paged":
             return arm
         agents = sorted(self._spec.workload.agents, key=lambda agent: -agent.priority)
         return SerialTurns(arm, [agent.agent for agent in agents], progress.gives_way)
@@ -147,34 +150,31 @@ class Attempt:
             config = model.config
             value_bytes = Placement.named(self._dtype(arm), "cpu").value_bytes
             geometry = KVGeometry(config.layers, config.kv_heads, config.head_dim, value_bytes)
-            plans[arm.arm] = plan_arm(arm, geometry, memory, sizes)
+            plans[arm.arm] = plan_arm(self._setups[arm.arm], geometry, memory, sizes)
             self._emitter.emit(budget_event(plans[arm.arm]))
         return plans
 
-    def _record_conditions(self, model: LlamaModel) -> None:
+    def _record_conditions(self, model: LlamaModel, digest: str) -> None:
         arms: dict[str, dict[str, Any]] = {
             arm.arm: {
                 "mode": arm.mode,
                 "dtype": self._dtype(arm),
-                "threads": self._threads(arm),
                 "block_tokens": arm.engine.block_tokens,
-                "prefill_chunk_tokens": arm.engine.prefill_chunk_tokens,
-                "max_batch_sequences": arm.engine.max_batch_sequences,
                 "contamination_check": arm.engine.contamination_check,
+                **self._setups[arm.arm].as_conditions(),
             }
             for arm in self._spec.arms
         }
-        digest = model_digest(self._model_path)
         self._emitter.emit(conditions_event(self._spec, self._machine, model.config, digest, arms))
 
     def _model_for(self, models: ModelHolder, arm: ArmSpec) -> LlamaModel:
-        return models.model(self._dtype(arm), self._threads(arm))
+        return models.model(self._dtype(arm), self._setups[arm.arm].threads)
 
     def _dtype(self, arm: ArmSpec) -> str:
         return chosen_dtype(arm, self._machine)
 
-    def _threads(self, arm: ArmSpec) -> int:
-        return arm.engine.threads or self._machine.cores
+    def _setup(self, arm: ArmSpec, digest: str) -> ArmSetup:
+        return decide_options(arm, calibration_key(arm.engine, self._machine, digest, self._dtype(arm)))
 
     def _stage_ended(self, stage: Stage, duration_ns: int) -> None:
         self._emitter.emit(

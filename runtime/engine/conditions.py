@@ -7,8 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from contract.calibration import CalibrationKey
 from contract.events import Conditions, ConditionsRecorded, Producer
-from contract.jobs import AttemptSpec
+from contract.jobs import AttemptSpec, EngineOptions
 from runtime.engine.emit import PENDING_SEQ
 from runtime.engine.machine import Machine
 from runtime.errors import ModelFileMissingError
@@ -71,6 +72,21 @@ def parameter_count(config: ModelConfig) -> int:
         attention += 2 * config.head_dim
     layer = attention + 3 * config.hidden * config.ffn + 2 * config.hidden
     return tables + config.layers * layer + config.hidden
+
+
+def calibration_key(engine: EngineOptions, machine: Machine, digest: str, dtype: str) -> CalibrationKey:
+    """What values measured here and now depend on; `dtype` is the one that runs."""
+    return CalibrationKey(
+        model_digest=digest,
+        runtime_version=installed_version("dynofarm"),
+        torch_version=installed_version("torch"),
+        cpu=machine.cpu[:200],
+        cores=machine.cores,
+        device="cpu",
+        tier=TIER,
+        dtype=dtype,
+        weight_dtype=engine.weight_dtype,
+    )
 
 
 def conditions_event(

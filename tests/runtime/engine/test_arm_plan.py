@@ -2,8 +2,10 @@ from typing import Any
 
 import pytest
 
+from contract.calibration import CalibrationKey
 from contract.jobs import ArmSpec, EngineOptions
 from runtime.engine.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
+from runtime.engine.options import decide_options
 from runtime.engine.sizes import WorkloadSizes
 from runtime.errors import PoolTooSmallError
 from runtime.kv.budget import KVGeometry
@@ -13,13 +15,19 @@ GEOMETRY = KVGeometry(layers=2, kv_heads=2, head_dim=16, value_bytes=4)
 BLOCK_BYTES = GEOMETRY.block_bytes(16)
 SIZES = WorkloadSizes(at_least_tokens=200, at_most_tokens=200, total_tokens=1000, shared_tokens=100, agents=5)
 
+HERE = CalibrationKey(
+    model_digest="sha256:0", runtime_version="1", torch_version="2", cpu="c", cores=2,
+    device="cpu", tier="aten", dtype="float32",
+)  # fmt: skip
+
 
 def planned(mode: str, limit_bytes: int | None = None, **engine: Any) -> ArmPlan:
     memory = MachineMemory(
         limit_bytes, physical_bytes=1000 * MIB, weights_bytes=100 * MIB, rest_bytes=50 * MIB
     )
     options = EngineOptions(block_tokens=16, **engine)
-    return plan_arm(ArmSpec(arm="a", mode=mode, engine=options), GEOMETRY, memory, SIZES)
+    setup = decide_options(ArmSpec(arm="a", mode=mode, engine=options), HERE)
+    return plan_arm(setup, GEOMETRY, memory, SIZES)
 
 
 def test_the_rows_of_the_table_add_up_to_the_limit() -> None:

@@ -1,0 +1,78 @@
+"""Engine options that nobody set: the calibrated values of the device where they hold, else defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from contract.calibration import CALIBRATED_OPTIONS, CalibrationKey, OptionName
+from contract.jobs import ArmMode, ArmSpec, EngineOptions
+
+Origin = Literal["asked", "calibrated", "default"]
+
+DEFAULT_BATCH_SEQUENCES: Final = 8
+DEFAULT_PREFILL_CHUNK_TOKENS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSetup:
+    """An arm with every option decided. ignored: why none of the calibrated values is used."""
+
+    spec: ArmSpec
+    threads: int
+    max_batch_sequences: int
+    prefill_chunk_tokens: int
+    origins: Mapping[OptionName, Origin]
+    ignored: str = ""
+
+    @property
+    def mode(self) -> ArmMode:
+        return self.spec.mode
+
+    @property
+    def engine(self) -> EngineOptions:
+        """As asked; the options that this class has too may be None in there."""
+        return self.spec.engine
+
+    def as_conditions(self) -> dict[str, Any]:
+        """What was used and where each value came from, for the conditions."""
+        calibration = self.spec.calibration
+        return {
+            "threads": self.threads,
+            "max_batch_sequences": self.max_batch_sequences,
+            "prefill_chunk_tokens": self.prefill_chunk_tokens,
+            "option_origins": dict(self.origins),
+            "calibrated_at": None if calibration is None else calibration.measured_at.isoformat(),
+            "calibration_ignored": self.ignored,
+        }
+
+
+def decide_options(arm: ArmSpec, here: CalibrationKey) -> ArmSetup:
+    """What was asked for, then what was calibrated, then the default.
+
+    A calibration that was made under another key is ignored as a whole: its values belong together.
+    """
+    calibration = arm.calibration
+    differences = calibration.key.differences(here) if calibration is not None else []
+    holds = calibration is not None and not differences
+    values: dict[OptionName, int] = {
+        "threads": here.cores,
+        "max_batch_sequences": DEFAULT_BATCH_SEQUENCES,
+        "prefill_chunk_tokens": DEFAULT_PREFILL_CHUNK_TOKENS,
+    }
+    origins: dict[OptionName, Origin] = {}
+    for name in CALIBRATED_OPTIONS:
+        asked: int | None = getattr(arm.engine, name)
+        if asked is not None:
+            values[name], origins[name] = asked, "asked"
+        elif holds:
+            values[name], origins[name] = getattr(calibration, name), "calibrated"
+        else:
+            origins[name] = "default"
+    return ArmSetup(
+        spec=arm,
+        threads=values["threads"],
+        max_batch_sequences=values["max_batch_sequences"],
+        prefill_chunk_tokens=values["prefill_chunk_tokens"],
+        origins=origins,
+        ignored="; ".join(differences) if "default" in origins.values() else "",
+    )
