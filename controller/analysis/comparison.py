@@ -14,8 +14,13 @@ _REFUSED = ("device_model", "os_name", "os_version", "os_build", "model_digest",
 # May be what the person wants to compare; named, not refused.
 _NAMED = (
     *("runtime_name", "runtime_version", "tier", "dtype", "threads", "model_name"),
+    *("max_batch_sequences", "prefill_chunk_tokens", "block_tokens"),
     *("low_power_mode", "thermal_state", "charging", "cpu", "cores", "memory_bytes"),
 )
+
+
+# Of the arm that is compared: what was asked for, calibrated or taken by default makes no difference.
+_OF_THE_ARM = ("threads", "dtype", "max_batch_sequences", "prefill_chunk_tokens", "block_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,12 @@ class RunSide:
             "virtual": self.report.virtual,
             "workload_digest": self.workload_digest,
         }
+
+    def of_arm(self, arm: str) -> dict[str, Any]:
+        """The conditions with the options that this arm ran with in place of the first arm's."""
+        arms = self.report.conditions.get("extra", {}).get("arms", {})
+        resolved = {name: value for name, value in arms.get(arm, {}).items() if name in _OF_THE_ARM}
+        return {**self.conditions, **resolved}
 
 
 def obstacles(baseline: RunSide, run: RunSide) -> list[str]:
@@ -62,7 +73,7 @@ def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
         run_id=run.run_id,
         baseline_run_id=baseline.run_id,
         arm=arm,
-        differs=_differences(baseline.conditions, run.conditions, _REFUSED + _NAMED),
+        differs=_differences(baseline.of_arm(arm), run.of_arm(arm), _REFUSED + _NAMED),
         metrics={name: (before[name], after[name]) for name in shared},
         change_percent={
             name: (after[name].median - before[name].median) / before[name].median * 100.0

@@ -7,12 +7,13 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 
 from contract.agent_api import ClaimRequest, Lease
-from contract.jobs import AttemptSpec
+from contract.jobs import ArmSpec, AttemptSpec
 from contract.states import DeviceState
 from controller.attempts.apply import move_device, move_job
+from controller.attempts.calibrated import calibrations_for
 from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
 from controller.attempts.expiry import expire_overdue
-from controller.attempts.facts import device_facts, job_facts
+from controller.attempts.facts import device_calibrations, device_facts, job_facts
 from controller.attempts.observation import Condition, Sight, causes_of
 from controller.attempts.placement import DeviceFacts, Rules, choose
 from controller.attempts.presence import touch_agent
@@ -88,8 +89,9 @@ def close_claim(turn: Turn, agent_id: str, claim_id: str) -> Lease | None:
     return None
 
 
-def lease_answer(turn: Turn, lease: LeaseRow, spec: dict[str, Any]) -> Lease:
-    """The lease as the agent gets it."""
+def lease_answer(turn: Turn, lease: LeaseRow, attempt: AttemptRow, spec: dict[str, Any]) -> Lease:
+    """The lease as the agent gets it; `spec` is the job's."""
+    arms = [{**arm, "calibration": attempt.calibrations.get(arm["arm"])} for arm in spec["arms"]]
     return Lease(
         lease_id=lease.lease_id,
         attempt_id=lease.attempt_id,
@@ -98,7 +100,7 @@ def lease_answer(turn: Turn, lease: LeaseRow, spec: dict[str, Any]) -> Lease:
         ttl_s=turn.times.lease_ttl_s,
         renew_interval_s=turn.times.renew_interval_s,
         margin_s=turn.times.margin_s,
-        spec=AttemptSpec.model_validate({**spec, "attempt_id": lease.attempt_id}),
+        spec=AttemptSpec.model_validate({**spec, "arms": arms, "attempt_id": lease.attempt_id}),
     )
 
 
@@ -115,7 +117,7 @@ def _repeat(turn: Turn, agent_id: str, known: ClaimRow) -> Lease | None:
     lease.expires_at = turn.now + turn.times.lease_ttl
     attempt = AttemptRepository(turn.session).get(lease.attempt_id)
     job = JobRepository(turn.session).get(attempt.job_id)
-    return lease_answer(turn, lease, job.spec)
+    return lease_answer(turn, lease, attempt, job.spec)
 
 
 def _could_be_ready(turn: Turn, device: DeviceFacts) -> bool:
@@ -184,11 +186,13 @@ def _grant(turn: Turn, device: DeviceRow, job: JobRow, claim_id: str) -> Lease:
     move_device(turn, device, DeviceCause.CLAIMED, attempt.attempt_id)
     move_job(turn, job, JobCause.CLAIMED)
     turn.session.flush()
-    return lease_answer(turn, lease, job.spec)
+    return lease_answer(turn, lease, attempt, job.spec)
 
 
 def _new_attempt(turn: Turn, device: DeviceRow, job: JobRow) -> AttemptRow:
     limits: dict[str, float] = job.spec["limits"]
+    arms = [ArmSpec.model_validate(arm) for arm in job.spec["arms"]]
+    calibrations = calibrations_for(arms, job.model, device_calibrations(device))
     accept_by: datetime = turn.after(ATTEMPT_DEADLINES[ATTEMPT_MACHINE.initial].period_s(turn.times, limits))
     return AttemptRow(
         attempt_id=turn.new_id("att"),
@@ -200,6 +204,7 @@ def _new_attempt(turn: Turn, device: DeviceRow, job: JobRow) -> AttemptRow:
         fence=device.fence,
         device_generation=device.generation,
         limits=limits,
+        calibrations={arm: each.model_dump(mode="json") for arm, each in calibrations.items()},
         trials_total=len(job.spec["trials"]),
         phase_deadline=accept_by,
         state_since=turn.now,

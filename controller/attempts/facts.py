@@ -1,5 +1,8 @@
 """Rows as the facts that placement works on."""
 
+from pydantic import ValidationError
+
+from contract.calibration import Calibration
 from contract.rest import DeviceSelector
 from controller.attempts.placement import DeviceFacts, JobFacts
 from controller.db.models import DeviceRow, JobRow
@@ -16,6 +19,20 @@ def job_facts(job: JobRow) -> JobFacts:
         not_before=job.not_before,
         excluded=frozenset(job.excluded_devices),
     )
+
+
+def device_calibrations(device: DeviceRow) -> list[Calibration]:
+    """What the device was calibrated to; what an older version stored in another shape is left out.
+
+    Its agent's next hello brings them anew, and until then no claim and no page may break.
+    """
+    found = []
+    for each in device.calibrations:
+        try:
+            found.append(Calibration.model_validate(each))
+        except ValidationError:
+            continue
+    return found
 
 
 def device_facts(device: DeviceRow) -> DeviceFacts:

@@ -141,6 +141,7 @@ def _update(turn: Turn, device: DeviceRow, report: DeviceReport) -> None:
     device.models = list(report.models)
     device.labels = dict(report.labels)
     device.properties = dict(report.properties)
+    device.calibrations = [each.model_dump(mode="json") for each in report.calibrations]
     device.last_seen_at = turn.now
 
 

@@ -15,7 +15,7 @@ from contract.rest import (
     RunView,
 )
 from contract.states import JobState
-from controller.attempts.facts import device_facts, job_facts
+from controller.attempts.facts import device_calibrations, device_facts, job_facts
 from controller.attempts.placement import Explanation, explain, waiting_reason
 from controller.attempts.turn import Turn
 from controller.db.attempts import AttemptRepository, LeaseRepository
@@ -138,6 +138,7 @@ def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
         virtual=device.virtual,
         models=device.models,
         labels=device.labels,
+        calibrations=device_calibrations(device),
         fence=device.fence,
         attempt_id=lease.attempt_id if lease is not None else None,
         last_seen_at=device.last_seen_at,

@@ -71,6 +71,20 @@ def test_the_alembic_command_works_on_the_database_of_the_environment(tmp_path: 
     assert "go forward" in downgrade.stderr
 
 
+def test_the_code_of_before_can_still_insert_devices_after_calibrations_came(tmp_path: Path) -> None:
+    upgrade(url_in(tmp_path))
+    sessions = open_sessions(url_in(tmp_path))
+    # Never committed, so that its agent need not exist.
+    with sessions.engine.connect() as connection:
+        columns = [c for c in inspect(connection).get_columns("devices") if c["name"] != "calibrations"]
+        required = {c["name"]: "0" for c in columns if not c["nullable"]}
+        names, values = ", ".join(required), ", ".join(f"'{each}'" for each in required.values())
+        connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+        connection.exec_driver_sql(f"INSERT INTO devices ({names}) VALUES ({values})")
+        assert connection.exec_driver_sql("SELECT calibrations FROM devices").scalar_one() == "[]"
+    sessions.close()
+
+
 def test_there_is_one_line_of_migrations_each_named_by_date_and_sentence() -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))

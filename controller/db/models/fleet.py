@@ -54,6 +54,8 @@ class DeviceRow(Row):
     models: Mapped[list[str]] = mapped_column(JSON, default=list)
     labels: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    calibrations: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default="[]")
+    """Each a Calibration, as its agent last reported them."""
     faults_in_a_row: Mapped[int] = mapped_column(default=0)
     """Attempts that ended by the device's fault since the last good one."""
     rechecks: Mapped[int] = mapped_column(default=0)

@@ -84,6 +84,8 @@ class AttemptRow(Row):
     fence: Mapped[int] = mapped_column(BigInteger)
     device_generation: Mapped[int] = mapped_column(BigInteger)
     limits: Mapped[dict[str, float]] = mapped_column(JSON)
+    calibrations: Mapped[dict[str, dict[str, Any]]] = mapped_column(JSON, default=dict, server_default="{}")
+    """Per arm the Calibration that it was granted with: a repeated claim gets the same again."""
     trials_done: Mapped[int] = mapped_column(default=0)
     trials_total: Mapped[int]
     salvaged: Mapped[bool] = mapped_column(Boolean, default=False)

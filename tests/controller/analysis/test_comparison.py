@@ -63,6 +63,20 @@ def test_another_runtime_is_what_one_compares_and_is_named() -> None:
     ]
 
 
+def test_options_that_the_compared_arm_ran_with_are_named_wherever_they_came_from() -> None:
+    def side(run: str, threads: int, origin: str, serial_threads: int) -> RunSide:
+        arms = {
+            "serial": {"threads": serial_threads},
+            "paged": {"threads": threads, "max_batch_sequences": 8, "option_origins": {"threads": origin}},
+        }
+        return _side(run, threads=serial_threads, extra={"arms": arms})
+
+    asked, calibrated = side("0", 2, "asked", 2), side("1", 2, "calibrated", 1)
+    assert compare(asked, calibrated, "paged").differs == []
+    assert compare(asked, calibrated, "serial").differs == ["threads: 2 and 1"]
+    assert compare(asked, side("1", 1, "default", 2), "paged").differs == ["threads: 2 and 1"]
+
+
 def test_the_change_is_of_the_medians_in_percent_of_the_baseline() -> None:
     comparison = compare(_with_wall(_side("0"), 2.0), _with_wall(_side("1"), 1.5), "paged")
     assert comparison.change_percent == {"wall_s": -25.0}

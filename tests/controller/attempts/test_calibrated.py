@@ -1,0 +1,143 @@
+"""What a device was calibrated to: kept with it, handed to the arms that leave something open."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from contract.calibration import Calibration, CalibrationKey
+from contract.jobs import ArmSpec, EngineOptions
+from controller.attempts.calibrated import calibrations_for
+from controller.db.models import DeviceRow, JobRow
+from controller.runs.views import device_views
+from tests.controller.farm import START, Farm, fixed_id, report
+
+KEY = CalibrationKey(
+    model_digest="sha256:0",
+    runtime_version="1",
+    torch_version="2",
+    cpu="c",
+    cores=2,
+    device="cpu",
+    tier="native",
+    dtype="bfloat16",
+)
+
+
+def calibration(age_s: float = 0.0, model: str = "tiny", threads: int = 2, **key: Any) -> Calibration:
+    return Calibration(
+        model=model,
+        key=KEY.model_copy(update=key),
+        measured_at=START - timedelta(seconds=age_s),
+        threads=threads,
+        max_batch_sequences=16,
+        prefill_chunk_tokens=256,
+    )
+
+
+def chosen(calibrations: list[Calibration], **engine: Any) -> Calibration | None:
+    arm = ArmSpec(arm="paged", mode="paged", engine=EngineOptions(**engine))
+    return calibrations_for([arm], "tiny", calibrations).get("paged")
+
+
+def test_the_newest_of_the_model_is_taken() -> None:
+    old, new, other = calibration(60), calibration(5, threads=1), calibration(0, model="other")
+    assert chosen([old, new, other]) == new
+    assert chosen([other]) is None
+    assert chosen([]) is None
+
+
+@pytest.mark.parametrize(
+    ("engine", "fits"),
+    [
+        ({"dtype": "bfloat16", "tier": "native", "device": "cpu"}, True),
+        ({"dtype": "float32"}, False),
+        ({"tier": "aten"}, False),
+        ({"device": "cuda"}, False),
+        ({"weight_dtype": "int8"}, False),
+    ],
+)
+def test_one_for_other_kernels_or_precision_is_not_for_this_arm(engine: dict[str, Any], fits: bool) -> None:
+    assert (chosen([calibration()], **engine) is not None) == fits
+
+
+def test_an_arm_that_asks_for_everything_gets_none() -> None:
+    all_but_one: dict[str, Any] = {"threads": 1, "max_batch_sequences": 4}
+    assert chosen([calibration()], **all_but_one) is not None
+    assert chosen([calibration()], **all_but_one, prefill_chunk_tokens=64) is None
+
+
+def test_every_arm_is_decided_for_itself() -> None:
+    arms = [
+        ArmSpec(arm="serial", mode="serial", engine=EngineOptions(dtype="float32")),
+        ArmSpec(arm="paged", mode="paged"),
+    ]
+    plain = calibration(60, dtype="float32")
+    assert calibrations_for(arms, "tiny", [plain, calibration()]) == {
+        "serial": plain,
+        "paged": calibration(),
+    }
+
+
+@pytest.fixture
+def farm() -> Farm:
+    return Farm()
+
+
+def calibrated_device(farm: Farm, *calibrations: Calibration) -> str:
+    """Its agent's id; the device is d1."""
+    agent_id = farm.add_agent()
+    farm.hello(agent_id, report("d1").model_copy(update={"calibrations": list(calibrations)}))
+    return agent_id
+
+
+def test_a_grant_brings_each_arm_its_device_s_calibration(farm: Farm) -> None:
+    agent_id = calibrated_device(farm, calibration())
+    farm.add_job()
+    lease = farm.granted(agent_id, "d1")
+    assert [arm.calibration for arm in lease.spec.arms] == [calibration()] * 2
+    assert all(arm.engine == EngineOptions() for arm in lease.spec.arms)
+
+
+def test_a_repeated_claim_gets_the_same_although_the_device_was_calibrated_anew(farm: Farm) -> None:
+    agent_id = calibrated_device(farm, calibration())
+    farm.add_job()
+    claim_id = fixed_id("clm", 1)
+    first = farm.claim(agent_id, "d1", claim_id=claim_id)
+    newer = report("d1").model_copy(update={"calibrations": [calibration(-60, threads=1)]})
+    assert first is not None
+    farm.hello(agent_id, newer, leases=(first,))
+    assert farm.claim(agent_id, "d1", claim_id=claim_id) == first
+
+
+def test_a_hello_without_calibrations_works_and_takes_back_what_was_there(farm: Farm) -> None:
+    agent_id = calibrated_device(farm, calibration())
+    assert len(farm.device("d1").calibrations) == 1
+    farm.pass_time(1)
+    farm.hello(agent_id, "d1")
+    assert farm.device("d1").calibrations == []
+    farm.add_job()
+    assert [arm.calibration for arm in farm.granted(agent_id, "d1").spec.arms] == [None, None]
+
+
+def test_the_device_s_view_shows_them_and_leaves_out_what_no_longer_parses(farm: Farm) -> None:
+    agent_id = calibrated_device(farm, calibration())
+    stored = farm.device("d1").calibrations
+    with farm.turn() as turn:
+        turn.session.execute(update(DeviceRow).values(calibrations=[*stored, {"model": "of another time"}]))
+    with farm.turn() as turn:
+        (view,) = device_views(turn.session, [turn.session.get_one(DeviceRow, "d1")])
+    assert view.calibrations == [calibration()]
+    farm.add_job()
+    assert farm.granted(agent_id, "d1").spec.arms[0].calibration == calibration()
+
+
+def test_a_job_of_before_has_arms_without_the_field(farm: Farm) -> None:
+    agent_id = calibrated_device(farm, calibration())
+    job_id = farm.add_job()
+    with farm.turn() as turn:
+        job = turn.session.get_one(JobRow, job_id)
+        arms = [{"arm": arm["arm"], "mode": arm["mode"]} for arm in job.spec["arms"]]
+        job.spec = {**job.spec, "arms": arms}
+    assert farm.granted(agent_id, "d1").spec.arms[1].calibration == calibration()
