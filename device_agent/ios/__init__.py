@@ -1,0 +1,1 @@
+"""Connected iPhones and iPads as targets."""
