@@ -14,11 +14,12 @@ from contract.jobs import ArmSpec, AttemptSpec, TrialSpec
 from contract.workload import Segment
 from runtime.engine.arm import Arm
 from runtime.engine.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
+from runtime.engine.compute import ComputeSetup, decide_compute
 from runtime.engine.conditions import calibration_key, conditions_event, model_digest
 from runtime.engine.emit import PENDING_SEQ, EventEmitter
 from runtime.engine.engine import PagedArm, PagedSetup
 from runtime.engine.graph import GraphProgress
-from runtime.engine.machine import Machine, this_machine
+from runtime.engine.machine import this_machine
 from runtime.engine.memory import FootprintSampler, give_back_memory, memory_limit_bytes, read_footprint
 from runtime.engine.models import ModelHolder, Stage
 from runtime.engine.options import ArmSetup, decide_options
@@ -31,7 +32,6 @@ from runtime.engine.trial import Trial
 from runtime.engine.watchdog import Watchdog
 from runtime.kv.budget import KVGeometry
 from runtime.model.llama import LlamaModel
-from runtime.model.numeric import Placement
 from runtime.model.tokenizer import Tokenizer
 
 
@@ -69,6 +69,7 @@ class Attempt:
         self._watchdog = watchdog
         self._parts = parts
         self._machine = this_machine()
+        self._computes: dict[str, ComputeSetup] = {}
         self._setups: dict[str, ArmSetup] = {}
         self._limit_bytes = memory_limit_bytes()
 
@@ -82,6 +83,7 @@ class Attempt:
         try:
             models = ModelHolder(self._model_path, self._stage_ended)
             digest = model_digest(self._model_path)
+            self._computes = {arm.arm: decide_compute(arm.engine, self._machine) for arm in self._spec.arms}
             self._setups = {arm.arm: self._setup(arm, digest) for arm in self._spec.arms}
             model = self._model_for(models, self._spec.arms[0])
             prompts = self._parts.prompts(self._spec.workload.segments, models.tokenizer)
@@ -148,7 +150,7 @@ class Attempt:
         plans = {}
         for arm in self._spec.arms:
             config = model.config
-            value_bytes = Placement.named(self._dtype(arm), "cpu").value_bytes
+            value_bytes = self._computes[arm.arm].placement.value_bytes
             geometry = KVGeometry(config.layers, config.kv_heads, config.head_dim, value_bytes)
             plans[arm.arm] = plan_arm(self._setups[arm.arm], geometry, memory, sizes)
             self._emitter.emit(budget_event(plans[arm.arm]))
@@ -158,7 +160,7 @@ class Attempt:
         arms: dict[str, dict[str, Any]] = {
             arm.arm: {
                 "mode": arm.mode,
-                "dtype": self._dtype(arm),
+                **self._computes[arm.arm].as_conditions(),
                 "block_tokens": arm.engine.block_tokens,
                 "contamination_check": arm.engine.contamination_check,
                 **self._setups[arm.arm].as_conditions(),
@@ -168,23 +170,13 @@ class Attempt:
         self._emitter.emit(conditions_event(self._spec, self._machine, model.config, digest, arms))
 
     def _model_for(self, models: ModelHolder, arm: ArmSpec) -> LlamaModel:
-        return models.model(self._dtype(arm), self._setups[arm.arm].threads)
-
-    def _dtype(self, arm: ArmSpec) -> str:
-        return chosen_dtype(arm, self._machine)
+        return models.model(self._computes[arm.arm], self._setups[arm.arm].threads)
 
     def _setup(self, arm: ArmSpec, digest: str) -> ArmSetup:
-        return decide_options(arm, calibration_key(arm.engine, self._machine, digest, self._dtype(arm)))
+        return decide_options(arm, calibration_key(self._computes[arm.arm], self._machine, digest))
 
     def _stage_ended(self, stage: Stage, duration_ns: int) -> None:
         self._emitter.emit(
             RuntimeStage(seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), stage=stage, duration_ns=duration_ns)
         )
         self._watchdog.check()
-
-
-def chosen_dtype(arm: ArmSpec, machine: Machine) -> str:
-    """The precision asked for; auto is bfloat16 where the processor computes it natively, else float32."""
-    if arm.engine.dtype != "auto":
-        return arm.engine.dtype
-    return "bfloat16" if machine.has_bf16 else "float32"

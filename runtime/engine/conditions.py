@@ -9,15 +9,14 @@ from typing import Any
 
 from contract.calibration import CalibrationKey
 from contract.events import Conditions, ConditionsRecorded, Producer
-from contract.jobs import AttemptSpec, EngineOptions
+from contract.jobs import AttemptSpec
+from runtime.engine.compute import ComputeSetup
 from runtime.engine.emit import PENDING_SEQ
 from runtime.engine.machine import Machine
 from runtime.errors import ModelFileMissingError
 from runtime.model.config import ModelConfig
 
 RUNTIME_NAME = "dynofarm-torch"
-TIER = "aten"
-"""Kernels: torch's own operators."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -74,25 +73,25 @@ def parameter_count(config: ModelConfig) -> int:
     return tables + config.layers * layer + config.hidden
 
 
-def calibration_key(engine: EngineOptions, machine: Machine, digest: str, dtype: str) -> CalibrationKey:
-    """What values measured here and now depend on; `dtype` is the one that runs."""
+def calibration_key(compute: ComputeSetup, machine: Machine, digest: str) -> CalibrationKey:
+    """What values measured here and now depend on."""
     return CalibrationKey(
         model_digest=digest,
         runtime_version=installed_version("dynofarm"),
         torch_version=installed_version("torch"),
         cpu=machine.cpu[:200],
         cores=machine.cores,
-        device="cpu",
-        tier=TIER,
-        dtype=dtype,
-        weight_dtype=engine.weight_dtype,
+        device=compute.placement.device.type,
+        tier=compute.tier.name,
+        dtype=compute.dtype,
+        weight_dtype=compute.weight_dtype,
     )
 
 
 def conditions_event(
     spec: AttemptSpec, machine: Machine, config: ModelConfig, digest: str, arms: dict[str, dict[str, Any]]
 ) -> ConditionsRecorded:
-    """`arms`: per arm its dtype and threads (and more); the event names those of the first arm on top."""
+    """`arms`: per arm its tier, dtype, threads and more; the event names those of the first arm on top."""
     first = arms[spec.arms[0].arm]
     return ConditionsRecorded(
         seq=PENDING_SEQ,
@@ -107,7 +106,7 @@ def conditions_event(
             memory_bytes=machine.memory_bytes,
             runtime_name=RUNTIME_NAME,
             runtime_version=installed_version("dynofarm"),
-            tier=TIER,
+            tier=first["tier"],
             dtype=first["dtype"],
             threads=first["threads"],
             model_name=spec.model,

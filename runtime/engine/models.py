@@ -1,18 +1,20 @@
-"""The model in memory: loaded in named stages, one precision at a time."""
+"""The model in memory: loaded in named stages, one setup at a time."""
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
+from runtime.engine.compute import ComputeSetup
 from runtime.engine.memory import give_back_memory
 from runtime.errors import ModelFileMissingError, TokenizerMismatchError
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, KVStore, Span
 from runtime.model.llama import LlamaModel
 from runtime.model.loader import open_weights
-from runtime.model.numeric import Placement, set_compute_threads
+from runtime.model.numeric import set_compute_threads
 from runtime.model.paged_kv import PagedKV
 from runtime.model.tokenizer import Tokenizer
 
@@ -20,11 +22,12 @@ Stage = Literal["tokenizer", "weights", "pipelines", "ready"]
 StageEnded = Callable[[Stage, int], None]
 """Stage and its duration in nanoseconds."""
 
+_LOG = logging.getLogger(__name__)
 _WARM_TOKENS = 64
 
 
 class ModelHolder:
-    """Loads the model at `path` for a precision when it is asked for, and lets the one before go.
+    """Loads the model at `path` for a setup when it is asked for, and lets the one before go.
 
     Stages are told of the first load only: they are those of start-up.
     """
@@ -36,6 +39,7 @@ class ModelHolder:
         self._stage_ended = stage_ended
         self._tokenizer: Tokenizer | None = None
         self._model: LlamaModel | None = None
+        self._setup: ComputeSetup | None = None
         self._was_loaded = False
 
     @property
@@ -45,21 +49,23 @@ class ModelHolder:
             raise ValueError("no model was loaded yet")
         return self._tokenizer
 
-    def model(self, dtype: str, threads: int) -> LlamaModel:
-        """The model in `dtype`, warm, with `threads` threads per operator.
+    def model(self, setup: ComputeSetup, threads: int) -> LlamaModel:
+        """The model as `setup` says, warm, with `threads` threads per operator.
 
-        Two precisions are never held at once: a trial's footprint is that of its own arm.
+        Two of them are never held at once: a trial's footprint is that of its own arm.
         """
         set_compute_threads(threads)
-        placement = Placement.named(dtype, "cpu")
-        if self._model is None or self._model.placement != placement:
+        if self._model is None or self._setup != setup:
             self._model = None
             give_back_memory()
-            self._model = self._load(placement)
+            if setup.tier.lost is not None:
+                _LOG.warning("%s", setup.tier.lost)
+            self._model = self._load(setup)
+            self._setup = setup
             self._was_loaded = True
         return self._model
 
-    def _load(self, placement: Placement) -> LlamaModel:
+    def _load(self, setup: ComputeSetup) -> LlamaModel:
         began_ns = time.monotonic_ns()
         with closing(open_weights(self._path)) as source:
             self._tokenizer = source.tokenizer()
@@ -69,7 +75,7 @@ class ModelHolder:
                     f"the model {source.config.vocab}"
                 )
             began_ns = self._end_stage("tokenizer", began_ns)
-            model = LlamaModel.build(source, placement)
+            model = LlamaModel.build(source, setup.placement, setup.tier, setup.weight_dtype)
         began_ns = self._end_stage("weights", began_ns)
         warm(model)
         self._end_stage("pipelines", began_ns)

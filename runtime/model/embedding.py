@@ -41,6 +41,21 @@ class DenseEmbedding:
         return DenseEmbedding(self._table.to(placement.device), placement)
 
 
+class TiedEmbedding:
+    """Rows of the output head [vocab, hidden], which holds the same numbers: no table of its own."""
+
+    table_bytes = 0
+
+    def __init__(self, head: Tensor) -> None:
+        self._head = head
+
+    def rows(self, token_ids: Tensor) -> Tensor:
+        return self._head.index_select(0, token_ids)
+
+    def to(self, placement: Placement) -> "TiedEmbedding":
+        return TiedEmbedding(placement.put(self._head))
+
+
 class QuantisedEmbedding:
     """Rows in a GGUF block format, dequantised when asked for: a quarter of the float32 table."""
 

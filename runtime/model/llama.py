@@ -1,68 +1,47 @@
-"""The decoder of the Llama family. Both arms run this code; only the KV store they hand in differs."""
-
-from dataclasses import dataclass
+"""The decoder of the Llama family. Every arm and every tier of kernels run this code or stand in for it."""
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 from torch import Tensor
 
 from runtime.errors import ContextOverflowError
-from runtime.model.config import ModelConfig
-from runtime.model.embedding import Embedding
+from runtime.model.decoder_weights import DecoderWeights, LayerWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
-from runtime.model.linear import Linear, make_linear
+from runtime.model.linear import WeightDtype
 from runtime.model.numeric import Placement
+from runtime.model.tiers import ATEN, Tier, TierChoice, linear_maker, open_tier
 from runtime.model.weights import WeightSource
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    attn_norm: Tensor
-    qkv: Linear
-    qk_norm: Tensor | None
-    """[heads + kv_heads, head_dim], qwen3 only."""
-    o: Linear
-    ffn_norm: Tensor
-    gate_up: Linear
-    down: Linear
-
-
 class LlamaModel:
-    """Weights and forward. `build` reads the weights one layer at a time and keeps only the fused copies."""
+    """Weights and forward. A tier that takes a batch whole computes it; others go layer by layer."""
 
-    def __init__(self, config: ModelConfig, embedding: Embedding, placement: Placement) -> None:
-        self.config = config
-        self.placement = placement
-        self._embedding = embedding
-        self._layers: list[_Layer] = []
-        self._norm: Tensor
-        self._head: Linear
-        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-        self._inverse_wavelengths = (1.0 / config.rope_base**exponents).to(placement.device)
+    def __init__(self, weights: DecoderWeights, tier: Tier) -> None:
+        self.config = weights.config
+        self.placement = weights.placement
+        self.tier = tier.name
+        self._weights = weights
+        self._tier = tier
+        head_dim = self.config.head_dim
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        self._inverse_wavelengths = (1.0 / self.config.rope_base**exponents).to(self.placement.device)
 
     @classmethod
-    def build(cls, source: WeightSource, placement: Placement) -> "LlamaModel":
-        config = source.config
-        model = cls(config, source.embedding().to(placement), placement)
-        # The head first: it is the largest, and its plain and packed copies exist together for a moment.
-        model._head = make_linear(placement.put(source.read("embed" if config.tied_head else "head")))
-        model._norm = placement.put(source.read("norm"))
-        model._layers = [_read_layer(source, index, placement) for index in range(config.layers)]
-        return model
+    def build(
+        cls,
+        source: WeightSource,
+        placement: Placement,
+        tier: TierChoice = ATEN,
+        weight_dtype: WeightDtype = "auto",
+    ) -> "LlamaModel":
+        """Reads every weight of `source` once."""
+        weights = DecoderWeights.read(source, placement, linear_maker(tier.name, placement, weight_dtype))
+        return cls(weights, open_tier(tier, weights))
 
     @property
     def weights_bytes(self) -> int:
         """Bytes of all weights as they are held."""
-        linears = [
-            linear for layer in self._layers for linear in (layer.qkv, layer.o, layer.gate_up, layer.down)
-        ]
-        norms = [norm for layer in self._layers for norm in (layer.attn_norm, layer.ffn_norm, layer.qk_norm)]
-        return (
-            self._embedding.table_bytes
-            + self._norm.nbytes
-            + sum(linear.weight_bytes for linear in [self._head, *linears])
-            + sum(norm.nbytes for norm in norms if norm is not None)
-        )
+        return self._weights.size_bytes
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, kv: KVStore) -> Tensor:
@@ -73,19 +52,23 @@ class LlamaModel:
         longest = max(span.context_tokens for span in batch.spans)
         if longest > self.config.context_tokens:
             raise ContextOverflowError(longest, self.config.context_tokens)
-        device = self.placement.device
+        logits = self._tier.step(batch, kv)
+        return self._layer_by_layer(batch, kv) if logits is None else logits
+
+    def _layer_by_layer(self, batch: ForwardBatch, kv: KVStore) -> Tensor:
+        weights, device = self._weights, self.placement.device
         token_ids = torch.tensor([token for span in batch.spans for token in span.token_ids], device=device)
-        attention = kv.begin(batch)
+        attention = self._tier.attention(batch, kv)
         cos, sin = self._rotations(batch)
-        x = self._embedding.rows(token_ids)
-        for index, layer in enumerate(self._layers):
+        x = weights.embedding.rows(token_ids)
+        for index, layer in enumerate(weights.layers):
             x = self._block(x, index, layer, attention, (cos, sin))
         wanted = batch.logit_rows()
         if len(wanted) < batch.tokens:
             x = x.index_select(0, torch.tensor(wanted, dtype=torch.int64, device=device))
         if not wanted:
             return x.new_empty(0, self.config.vocab, dtype=torch.float32)
-        return self._head(self._normalise(x, self._norm)).float()
+        return weights.head(self._normalise(x, weights.norm)).float()
 
     def _rotations(self, batch: ForwardBatch) -> tuple[Tensor, Tensor]:
         """cos and signed sin [T, 1, head_dim] of the batch's positions, computed in float32."""
@@ -104,7 +87,12 @@ class LlamaModel:
         )
 
     def _block(
-        self, x: Tensor, index: int, layer: _Layer, attention: StepAttention, rotations: tuple[Tensor, Tensor]
+        self,
+        x: Tensor,
+        index: int,
+        layer: LayerWeights,
+        attention: StepAttention,
+        rotations: tuple[Tensor, Tensor],
     ) -> Tensor:
         config = self.config
         qkv = layer.qkv(self._normalise(x, layer.attn_norm)).view(len(x), -1, config.head_dim)
@@ -124,26 +112,3 @@ class LlamaModel:
 
     def _normalise(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.config.rms_eps)
-
-
-def _read_layer(source: WeightSource, index: int, placement: Placement) -> _Layer:
-    config = source.config
-
-    def read(*parts: str) -> Tensor:
-        return placement.put(torch.cat([source.read(f"layers.{index}.{part}") for part in parts]))
-
-    qk_norm = None
-    if config.has_qk_norm:
-        head_norms = [read("q_norm")] * config.heads + [read("k_norm")] * config.kv_heads
-        qk_norm = torch.stack(head_norms)
-    return _Layer(
-        attn_norm=read("attn_norm"),
-        qkv=make_linear(
-            read("q", "k", "v"), read("q_bias", "k_bias", "v_bias") if config.has_qkv_bias else None
-        ),
-        qk_norm=qk_norm,
-        o=make_linear(read("o")),
-        ffn_norm=read("ffn_norm"),
-        gate_up=make_linear(read("gate", "up")),
-        down=make_linear(read("down")),
-    )

@@ -7,9 +7,11 @@ from pathlib import Path
 from runtime.errors import TokenizerMismatchError
 from runtime.model.config import ModelConfig
 from runtime.model.gguf_loader import GGUFSource
+from runtime.model.linear import WeightDtype
 from runtime.model.llama import LlamaModel
 from runtime.model.numeric import Placement
 from runtime.model.safetensors_loader import SafetensorsSource
+from runtime.model.tiers import choose_tier
 from runtime.model.tokenizer import Tokenizer
 from runtime.model.weights import WeightSource
 
@@ -36,10 +38,17 @@ def open_weights(path: Path) -> WeightSource:
     return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
 
 
-def load_model(path: Path, *, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
+def load_model(
+    path: Path,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    tier: str = "aten",
+    weight_dtype: WeightDtype = "auto",
+) -> LoadedModel:
     """Load weights and tokenizer; every refusal comes before the weights are read.
 
-    dtype: float32, bfloat16 or float16; device: cpu, cuda, cuda:N or mps.
+    dtype: float32, bfloat16 or float16; device: cpu, cuda, cuda:N or mps; tier as `choose_tier` takes it.
     """
     placement = Placement.named(dtype, device)
     with closing(open_weights(path)) as source:
@@ -48,4 +57,5 @@ def load_model(path: Path, *, dtype: str = "float32", device: str = "cpu") -> Lo
             raise TokenizerMismatchError(
                 f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, the model {source.config.vocab}"
             )
-        return LoadedModel(LlamaModel.build(source, placement), tokenizer, path)
+        model = LlamaModel.build(source, placement, choose_tier(tier, placement), weight_dtype)
+        return LoadedModel(model, tokenizer, path)

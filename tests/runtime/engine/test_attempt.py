@@ -17,10 +17,10 @@ from contract.events import (
     TokenEmitted,
 )
 from contract.failures import FailureReason
-from contract.jobs import ArmSpec, EngineOptions
+from contract.jobs import EngineOptions
 from contract.runtime_link import RuntimeExit
 from contract.workload import AgentPlan, Call, OutputPart, Segment, SegmentPart
-from runtime.engine.attempt import chosen_dtype
+from runtime.engine.compute import chosen_dtype
 from runtime.engine.emit import stream_of
 from runtime.engine.machine import this_machine
 from tests.fakes.attempt_specs import attempt_spec, shared_prefix, workload
@@ -177,8 +177,8 @@ def test_arms_of_different_precision_run_in_one_attempt(run: Run) -> None:
 def test_auto_is_low_precision_only_where_the_processor_has_it(
     asked: str, has_bf16: bool, chosen: str
 ) -> None:
-    arm = ArmSpec(arm="a", mode="paged", engine=EngineOptions(dtype=asked))
-    assert chosen_dtype(arm, replace(this_machine(), has_bf16=has_bf16)) == chosen
+    machine = replace(this_machine(), has_bf16=has_bf16)
+    assert chosen_dtype(EngineOptions(dtype=asked), "cpu", machine) == chosen
 
 
 def test_every_trial_has_its_own_memory_samples(run: Run) -> None:

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from runtime.model.linear import PackedLinear, PlainLinear, make_linear
+from runtime.model.linear import PackedLinear, PlainLinear, make_packed_linear
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(make_linear(torch.zeros(4, 4)), PackedLinear), reason="this torch has no oneDNN packing"
+    not isinstance(make_packed_linear(torch.zeros(4, 4)), PackedLinear),
+    reason="this torch has no oneDNN packing",
 )
 
 
@@ -23,8 +24,8 @@ def test_the_packed_linear_agrees_with_the_plain_one(rows: int, with_bias: bool)
 
 
 def test_other_precisions_stay_plain() -> None:
-    assert isinstance(make_linear(torch.zeros(4, 4, dtype=torch.bfloat16)), PlainLinear)
+    assert isinstance(make_packed_linear(torch.zeros(4, 4, dtype=torch.bfloat16)), PlainLinear)
 
 
 def test_weight_bytes_are_those_of_one_copy() -> None:
-    assert make_linear(torch.zeros(48, 40)).weight_bytes == 48 * 40 * 4
+    assert make_packed_linear(torch.zeros(48, 40)).weight_bytes == 48 * 40 * 4
