@@ -1,0 +1,63 @@
+"""The work that shows what a long prefill costs the others: it arrives while another agent decodes."""
+
+import hashlib
+import json
+import statistics
+from typing import Final
+
+from contract.workload import AgentPlan, Call, CompiledWorkload, Segment, SegmentPart, ToolWait
+from runtime.bench.figures import gaps_ns
+from runtime.bench.trial_events import TrialEvents
+
+DECODING: Final = "decoding"
+ARRIVING: Final = "arriving"
+_PROMPT_TOKENS: Final = 32
+_TOKENS_BEFORE: Final = 16
+_DECODED_PER_PREFILL: Final = 10
+"""One token is decoded for so many of the prefill, and at least four times what is made before it."""
+
+
+def arriving_prefill(prefill_tokens: int) -> CompiledWorkload:
+    """One agent decodes all the time; the other writes a little, then has `prefill_tokens` to read."""
+    decoded = max(4 * _TOKENS_BEFORE, prefill_tokens // _DECODED_PER_PREFILL)
+    segments = [
+        Segment(segment_id="decoding", text="The agent that decodes.", tokens=_PROMPT_TOKENS),
+        Segment(segment_id="opening", text="The agent that will read.", tokens=_PROMPT_TOKENS),
+        Segment(segment_id="arriving", text="What arrives meanwhile.", tokens=prefill_tokens),
+    ]
+    agents = [
+        AgentPlan(agent=DECODING, calls=[_call("decoding", decoded)]),
+        AgentPlan(agent=ARRIVING, calls=[_call("opening", _TOKENS_BEFORE), _call("arriving", 2)]),
+    ]
+    body = [each.model_dump() for each in (*segments, *agents)]
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return CompiledWorkload(
+        name="arriving-prefill",
+        version=1,
+        digest=f"sha256:{digest}",
+        params={"prefill_tokens": prefill_tokens},
+        segments=segments,
+        agents=agents,
+    )
+
+
+def _call(segment_id: str, output_tokens: int) -> Call:
+    return Call(
+        parts=[SegmentPart(segment_id=segment_id)],
+        max_output_tokens=output_tokens,
+        ignore_end=True,
+        tool_wait=ToolWait(tool="read") if segment_id == "arriving" else None,
+    )
+
+
+def worst_gap_vs_median_itl(trial: TrialEvents) -> float:
+    """The longest gap between tokens of the agent that decodes / its median gap.
+
+    ValueError when the prefill did not come between two of its tokens: then nothing was measured.
+    """
+    decoding_ns = trial.token_ns[DECODING, 0]
+    read_ns = trial.token_ns[ARRIVING, 1]
+    if not read_ns or not decoding_ns[0] < read_ns[0] < decoding_ns[-1]:
+        raise ValueError("the prefill ended before or after the other agent decoded")
+    gaps = gaps_ns(decoding_ns)
+    return max(gaps) / statistics.median(gaps)
