@@ -27,7 +27,6 @@ from device_agent.ios_worker.protocol import (
 )
 from device_agent.ios_worker.session import Session
 
-# A launch that the library answers with "no process" is not worth a second try at once.
 _PERCENT: Final = 100
 
 
@@ -74,7 +73,7 @@ class Apps:
         await self._session.release()
         async with InstallationProxyService(client) as installer:
             await installer.install_from_local(
-                install.ipa_path,
+                Path(install.ipa_path),
                 cmd="Upgrade" if install.upgrade else "Install",
                 handler=lambda percent, *_: progress(round(percent), _PERCENT),
                 developer=True,
@@ -89,14 +88,13 @@ class Apps:
         """Started and observed; an instance that ran is killed."""
         processes = await self._session.processes()
         service = processes.service
-        options = {"StartSuspendedKey": False, "KillExisting": True}
-        pid = await service.launch_suspended_process_with_device_path_bundle_identifier_environment_arguments_options_(
-            "", launch.bundle_id, dict(launch.environment), [], options
+        start = (
+            service.launch_suspended_process_with_device_path_bundle_identifier_environment_arguments_options_
         )
+        options = {"StartSuspendedKey": False, "KillExisting": True}
+        pid = await start("", launch.bundle_id, dict(launch.environment), [], options)
         if not pid:
-            raise WorkerError(
-                WorkerErrorKind.LAUNCH_REFUSED, "the device started no process and gave no reason"
-            )
+            raise WorkerError(WorkerErrorKind.LAUNCH_REFUSED, "the device started no process, for no reason")
         await service.startObservingPid_(int(pid))
         return Launched(pid=int(pid))
 

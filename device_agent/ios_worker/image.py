@@ -1,4 +1,4 @@
-"""The developer disk image: looked for on the device, mounted from a folder of this host, never downloaded."""
+"""The developer disk image: looked for on the device, mounted from this host, never downloaded."""
 
 import plistlib
 from pathlib import Path
@@ -25,7 +25,7 @@ class _OfflineMounter(PersonalizedImageMounter):
     async def get_manifest_from_tss(self, build_manifest: dict[str, Any]) -> bytes:
         raise WorkerError(
             WorkerErrorKind.IMAGE_MISSING,
-            "the device holds no ticket for this image; mount it once with Xcode",
+            "the device holds no ticket for the image; mount it once with Xcode",
         )
 
 
@@ -39,7 +39,7 @@ async def mount_image(client: UsbmuxLockdownClient, images: Path) -> None:
         elif version_of(client.product_version) >= CRYPTEX_IMAGE_MIN_VERSION:
             raise WorkerError(
                 WorkerErrorKind.IMAGE_MISSING,
-                "from iOS 27 on the image is a cryptex that only Apple's server signs; mount it once with Xcode",
+                "from iOS 27 on only Apple's server signs the image; mount it once with Xcode",
             )
         else:
             await _mount_personalized(client, images / "Xcode_iOS_DDI_Personalized")

@@ -1,8 +1,9 @@
-"""Between device agent and worker: JSON lines, one request or answer each, over the worker's stdin and stdout.
+"""Between device agent and worker: JSON lines, one message each, over the worker's stdin and stdout.
 
-The agent writes Request lines; the worker writes Answer, Progress and Notice lines. Every call has a deadline:
-the longest time without progress. The worker gives up at it and says `stalled`; a worker that does not even say
-that is killed. Standard error is for people. The end of stdin is the end of the worker: its agent is gone.
+The agent writes Request lines; the worker writes Answered, Progressed and Noticed lines. Every call has a
+deadline: the longest time without progress. The worker gives up at it and says `stalled`; a worker that does
+not even say that is killed. Standard error is for people. The end of stdin is the end of the worker: its
+agent is gone.
 """
 
 from enum import StrEnum
@@ -314,7 +315,7 @@ class Request(ContractModel):
     id: Annotated[int, Field(ge=1)]
     method: str
     deadline_s: Annotated[float, Field(gt=0)]
-    params: dict[str, Any] = {}
+    params: dict[str, Any]
 
 
 class CallFailure(ContractModel):

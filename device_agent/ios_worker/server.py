@@ -35,7 +35,12 @@ Handler = Callable[[Any, Progress], Awaitable[ContractModel]]
 
 _PROGRESS_EVERY_S: Final = 0.25
 # After these nothing on the old connections can be trusted.
-_DROPPING: Final = frozenset({WorkerErrorKind.STALLED, WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL})
+_DROPPING: Final = frozenset(
+    {
+        *(WorkerErrorKind.STALLED, WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL),
+        *(WorkerErrorKind.UNTRUSTED, WorkerErrorKind.DENIED),
+    }
+)
 
 
 class Worker:

@@ -51,7 +51,7 @@ class Processes(DtxService[_ObservedProcesses]):
 
 
 class Session:
-    """One device by its serial. `on_exit` is called with (pid, exit code, signal) for every observed process."""
+    """One device by its serial. `on_exit`: (pid, exit code, signal) of each observed process that ended."""
 
     def __init__(self, udid: str, on_exit: ExitHandler) -> None:
         """Connects nothing."""
@@ -65,7 +65,7 @@ class Session:
         self._files: tuple[str, HouseArrestService] | None = None
 
     async def lockdown(self) -> UsbmuxLockdownClient:
-        """The paired client; asks the person at the device for trust once and does not wait for the answer."""
+        """The paired client; asks the person at the device for trust and does not wait for the answer."""
         async with self._opening:
             return await self._open_lockdown()
 

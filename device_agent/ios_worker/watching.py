@@ -24,7 +24,7 @@ from device_agent.ios_worker.protocol import (
     WatchEnded,
     WorkerErrorKind,
 )
-from device_agent.ios_worker.session import Session, closed
+from device_agent.ios_worker.session import Session
 
 Tell = Callable[[Notice], None]
 Part = Literal["exits", "footprint", "log", "conditions"]
@@ -83,14 +83,11 @@ class Watching:
     async def _footprint(self, watch: Watch) -> None:
         instruments = await self._session.instruments()
         tap = Sysmontap(instruments, _ATTRIBUTES, [], interval_ms=watch.sample_interval_ms)
-        await tap.connect()
-        try:
+        async with tap:
             async for row in tap:
                 processes = row.get("Processes")
                 if isinstance(processes, dict):
                     self._tell(_sample(watch.pid, processes))
-        finally:
-            await closed(tap.close())
         raise WorkerError(WorkerErrorKind.DISCONNECTED, "the samples ended")
 
     async def _log(self, pid: int, of_pid: int) -> None:
