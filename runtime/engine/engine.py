@@ -104,6 +104,7 @@ class PagedArm:
             self._scheduler.fail(sequence_id, error)
         finished = self._scheduler.commit(batch, sampled)
         now_ns = time.monotonic_ns()
+        self._scheduler.observe(batch, now_ns - started_ns)
         members = [(self._key(row.sequence), len(row.tokens)) for row in batch.rows]
         decodes = len(batch.decode)
         facts.append(
@@ -183,7 +184,7 @@ class PagedArm:
         sequence = self._live[sequence_id]
         if token in sequence.spec.stop_tokens:
             return []
-        return [TokenMade(self._key(sequence_id), now_ns, len(sequence.output) - 1, token)]
+        return [TokenMade(self._key(sequence_id), now_ns, sequence.output_tokens - 1, token)]
 
     def _end(self, sequence: Sequence, now_ns: int, reason: FinishReason | None = None) -> CallDone:
         stopped = bool(sequence.output) and sequence.output[-1] in sequence.spec.stop_tokens

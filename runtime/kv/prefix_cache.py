@@ -58,6 +58,8 @@ class PrefixCache:
         self._full: dict[bytes, PrefixNode] = {}
         self._by_block: dict[int, PrefixNode] = {}
         self._pending: dict[int, list[PrefixNode]] = {}
+        self.changes = 0
+        """Grows with every node that comes, is filled or goes; between two such, `match` says the same."""
         pool.on_evict(self.forget)
 
     def __len__(self) -> int:
@@ -210,6 +212,7 @@ class PrefixCache:
 
     def _add(self, parent: PrefixNode, content: tuple[int, ...], digest: bytes) -> PrefixNode:
         node = PrefixNode(parent, content, digest, NodeState.PENDING)
+        self.changes += 1
         parent.adopt(node)
         if digest:
             self._full[digest] = node
@@ -217,12 +220,14 @@ class PrefixCache:
 
     def _fill(self, node: PrefixNode, block: int) -> None:
         node.state, node.block = NodeState.READY, block
+        self.changes += 1
         self._by_block[block] = node
         self.pool.publish(block, len(node.tokens))
 
     def _drop(self, node: PrefixNode) -> None:
         """Forgets `node` and all below it, which nobody could reach any more."""
         node.unlink()
+        self.changes += 1
         doomed = [node]
         while doomed:
             gone = doomed.pop()

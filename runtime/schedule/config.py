@@ -7,7 +7,9 @@ from dataclasses import dataclass
 class SchedulerConfig:
     """Limits of a step. ValueError where they contradict each other.
 
-    prefill_tokens: prompt tokens in a step that also decodes: this bounds how long a decode can be delayed.
+    prefill_tokens: prompt tokens in a step that also decodes, at most: fewer where durations are observed.
+    stretch_aim: a step with prefill may take so many times a step of the same decodes without (pace.py).
+    stretch_bound: the same where the aim cannot be met whatever the chunk.
     idle_prefill_tokens: the same in a step without decodes: this bounds activation memory.
     high_watermark_blocks: nobody joins others unless this many stay available for its whole prompt.
     low_watermark_blocks: growth that would leave fewer preempts the lowest priority, newest first.
@@ -22,6 +24,8 @@ class SchedulerConfig:
     low_watermark_blocks: int = 1
     aging_steps: int = 64
     follow_tokens: int = 32
+    stretch_aim: float = 2.0
+    stretch_bound: float = 3.5
 
     def __post_init__(self) -> None:
         """Checks each limit and the order of the watermarks."""
@@ -31,6 +35,8 @@ class SchedulerConfig:
             raise ValueError(f"aging_steps and follow_tokens are at least 1: {self}")
         if not 0 <= self.low_watermark_blocks <= self.high_watermark_blocks:
             raise ValueError(f"watermarks must rise from low to high: {self}")
+        if not 1.0 < self.stretch_aim <= self.stretch_bound:
+            raise ValueError(f"a step with prefill takes longer than one without, at most the bound: {self}")
 
 
 @dataclass(slots=True)

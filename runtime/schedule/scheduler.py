@@ -14,6 +14,7 @@ from runtime.kv.prefix_node import NodeState
 from runtime.schedule.batch import Admission, Batch, Failure, Preemption, Row
 from runtime.schedule.config import SchedulerConfig, SchedulerCounters
 from runtime.schedule.errors import MissingSampleError, StepOrderError, UnknownSequenceError
+from runtime.schedule.pace import PrefillPace
 from runtime.schedule.sequence import RUNNING, CallSpec, Cause, Sequence, Status
 
 
@@ -37,6 +38,7 @@ class Scheduler:
         self._cache = cache
         self._pool = cache.pool
         self._copies = CopyList(cache.pool)
+        self._pace = PrefillPace(config)
         self._waiting: dict[int, Sequence] = {}
         self._running: dict[int, Sequence] = {}
         self._open: Batch | None = None
@@ -82,7 +84,8 @@ class Scheduler:
         plan = _Plan()
         self._lend_priorities()
         self._plan_decodes(plan)
-        limit = self.config.prefill_tokens if plan.decode else self.config.idle_prefill_tokens
+        decodes = len(plan.decode)
+        limit = self._pace.tokens_beside(decodes) if decodes else self.config.idle_prefill_tokens
         self._plan_prefills(plan, limit)
         for sequence in (*self._waiting.values(), *self._running.values()):
             sequence.waited_steps += sequence.id not in plan.planned
@@ -120,6 +123,10 @@ class Scheduler:
         for sequence in done:
             self._end(sequence, Cause.FINISHED)
         return tuple(done)
+
+    def observe(self, batch: Batch, duration_ns: int) -> None:
+        """The committed `batch` took so long: from then on prefill keeps to the pace of the decodes."""
+        self._pace.observe(len(batch.decode), batch.prefill_tokens, duration_ns)
 
     def abandon(self, batch: Batch) -> tuple[Preemption, ...]:
         """The engine could not compute `batch`: its sequences are preempted and will be computed again."""
@@ -204,11 +211,14 @@ class Scheduler:
                 return None
             sequence.follows = None
             sequence.move(Cause.LEADER_DONE)
-        match = self._cache.match(sequence.tokens)
+        # One that waits for memory is looked up in every step: only what changed may cost time.
+        if sequence.matched is None or sequence.matched[0] != self._cache.changes:
+            sequence.matched = self._cache.changes, self._cache.match(sequence.tokens)
+        match = sequence.matched[1]
         worth_tokens = min(self.config.follow_tokens, self._pool.block_tokens)
         if match.pending is None or match.pending_tokens < worth_tokens:
             return match
-        sequence.follows = match.pending
+        sequence.follows, sequence.matched = match.pending, None
         sequence.move(Cause.FOLLOWED)
         return None
 
@@ -237,6 +247,7 @@ class Scheduler:
         del self._waiting[sequence.id]
         self._running[sequence.id] = sequence
         sequence.move(Cause.ADMITTED)
+        sequence.matched = None
         sequence.table.join(match)
         sequence.computed_tokens = match.matched_tokens
         resumed = sequence.admitted_before

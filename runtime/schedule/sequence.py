@@ -7,6 +7,7 @@ from typing import Final
 
 from runtime.errors import RuntimeFault
 from runtime.kv.block_table import BlockTable
+from runtime.kv.prefix_cache import PrefixMatch
 from runtime.kv.prefix_node import PrefixNode
 from runtime.schedule.errors import InvalidTransitionError
 
@@ -104,6 +105,8 @@ class Sequence:
     """Steps in which it had no row."""
     admitted_before: bool = False
     follows: PrefixNode | None = None
+    matched: tuple[int, PrefixMatch] | None = None
+    """What the cache had of the prompt while it waits, and the cache's `changes` when it was looked up."""
     urged_priority: int | None = None
     """Highest priority among those who wait for this sequence's prefix."""
     error: RuntimeFault | None = None
@@ -123,6 +126,11 @@ class Sequence:
         return self.tokens[len(self.spec.prompt) :]
 
     @property
+    def output_tokens(self) -> int:
+        """Length of `output`, without making it."""
+        return len(self.tokens) - len(self.spec.prompt)
+
+    @property
     def uncomputed_tokens(self) -> int:
         """Tokens whose KV is still missing: 1 while decoding."""
         return len(self.tokens) - self.computed_tokens
@@ -130,7 +138,7 @@ class Sequence:
     @property
     def is_complete(self) -> bool:
         """True after the last token that was asked for."""
-        made = len(self.tokens) - len(self.spec.prompt)
+        made = self.output_tokens
         return made > 0 and (made >= self.spec.max_output_tokens or self.tokens[-1] in self.spec.stop_tokens)
 
     def priority(self, aging_steps: int) -> int:
