@@ -1,8 +1,8 @@
 """How many prompt tokens a step may compute beside decodes, learned from how long steps took (B4).
 
-Pure: durations come from outside. A step of as many decodes without prefill is measured too; every answer is
-relative to that. The next chunk is the last one scaled along the line from there to what it took: where a step
-with prefill has a fixed cost that line is too steep, and chunks grow towards the target from below.
+Pure: durations come from outside. A step of as many decodes without prefill is measured too; every answer
+is relative to that. The next chunk is the last one scaled along the line from there to what it took: where a
+step with prefill has a fixed cost that line is too steep, and chunks grow towards the target from below.
 """
 
 from collections import deque
