@@ -7,7 +7,7 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from client.commands import demo, devices, farm, gate, runs, workloads
+from client.commands import bench, demo, devices, farm, gate, runs, workloads
 from client.errors import ClientError, UsageError
 from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, command, default_command
 from client.output import Output
@@ -67,6 +67,10 @@ app.add_typer(_workloads, name="workloads")
 default_command(_workloads, workloads.WorkloadsOptions, workloads.workloads)
 command(_workloads, "list", ControllerOptions, workloads.list_workloads)
 command(_workloads, "show", workloads.WorkloadOptions, workloads.show)
+
+_bench = _group("Measurements on this machine, without a farm.")
+app.add_typer(_bench, name="bench")
+command(_bench, "runtime", bench.BenchRuntimeOptions, bench.bench_runtime)
 
 
 # typer exports only the leaves of its errors; every one of them has what a BadParameter has.

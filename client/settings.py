@@ -32,6 +32,8 @@ class ClientSettings(BaseSettings):
     """What starts a farm on this machine; as an environment variable it is a JSON list."""
     agent_command: Annotated[tuple[str, ...], Field(min_length=1)] = (sys.executable, "-m", "device_agent")
     """What starts a device agent; as an environment variable it is a JSON list."""
+    bench_command: Annotated[tuple[str, ...], Field(min_length=1)] = (sys.executable, "-m", "runtime.bench")
+    """What measures the runtime; as an environment variable it is a JSON list."""
 
 
 def read_settings() -> ClientSettings:

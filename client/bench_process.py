@@ -1,0 +1,78 @@
+"""The process that measures: started, waited for with a deadline, ended with us; its answer parsed once."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from client.errors import ClientError, InfrastructureError, RunCancelledError, UsageError
+from contract.bench import BenchFailure, BenchReport
+from contract.runtime_link import RuntimeExit
+
+STOP_TIMEOUT_S: Final = 30.0
+_GRACE_S: Final = 120.0
+"""The process ends by itself at its limit; then it has this long to say so."""
+_ANSWER: Final[TypeAdapter[BenchReport | BenchFailure]] = TypeAdapter(BenchReport | BenchFailure)
+
+
+def run_bench(program: Sequence[str], limit_s: float) -> BenchReport:
+    """The report. ClientError for a failure of the process, with what it says to try.
+
+    Its progress goes to our standard error. Ctrl-C reaches only us: we ask it to stop, and wait for it.
+    """
+    try:
+        process = subprocess.Popen(
+            program,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    except OSError as error:
+        raise InfrastructureError(
+            "bench-not-started", f"{program[0]} cannot be started: {error.strerror}", "check the installation"
+        ) from error
+    try:
+        said, _ = process.communicate(timeout=limit_s + _GRACE_S)
+    except subprocess.TimeoutExpired as error:
+        raise InfrastructureError(
+            "bench-stalled", f"no answer within {limit_s + _GRACE_S:g} s", "raise --limit-s, or measure less"
+        ) from error
+    finally:
+        _stop(process)
+    return _report(said, process.returncode)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(STOP_TIMEOUT_S)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _report(said: bytes, exit_code: int) -> BenchReport:
+    try:
+        answer = _ANSWER.validate_json(said)
+    except ValidationError as error:
+        raise InfrastructureError(
+            "bench-failed",
+            f"the measuring process ended with exit code {exit_code} and no answer",
+            "what it said stands above; the runtime needs `pip install 'dynofarm[runtime]'`",
+        ) from error
+    if isinstance(answer, BenchReport):
+        return answer
+    kinds: dict[int, type[ClientError]] = {
+        RuntimeExit.USAGE: UsageError,
+        RuntimeExit.CANCELLED: RunCancelledError,
+    }
+    raise kinds.get(exit_code, InfrastructureError)(answer.kind, answer.detail, answer.advice)
