@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from contract.events.envelope import Stream
-from contract.failures import Fault
+from contract.failures import FailureReason, Fault
 
 
 class AgentError(Exception):
@@ -136,10 +136,15 @@ class DeviceCallHangsError(AgentError):
 
 
 class LaunchError(AgentError):
-    """The runtime's process could not be started."""
+    """The runtime could not be started; `reason` is why the attempt ends."""
 
     kind = "launch-failed"
     fault = Fault.LAB
+
+    def __init__(self, detail: str, reason: FailureReason = FailureReason.AGENT_BUG) -> None:
+        """`detail` is for a person."""
+        super().__init__(detail)
+        self.reason = reason
 
 
 class SpoolFullError(AgentError):
