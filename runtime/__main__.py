@@ -1,4 +1,4 @@
-"""`python -m runtime`: see runtime/engine/cli.py."""
+"""`python -m runtime`: an attempt (runtime/engine/cli.py), or `calibrate` (calibrate_cli.py beside it)."""
 
 import os
 import signal
@@ -9,9 +9,14 @@ def _main() -> int:
     # OpenMP reads this when torch is loaded. Its default lets idle threads spin; beside any other busy
     # process on the same cores (agent, controller) that was measured to make a step 4 to 10 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from runtime.engine.cli import main
+    if sys.argv[1:2] == ["calibrate"]:
+        from runtime.engine import calibrate_cli
 
-    exit_code = main()
+        exit_code = calibrate_cli.main(sys.argv[2:])
+    else:
+        from runtime.engine.cli import main
+
+        exit_code = main()
     # All is written. Python gives a handled signal back to the system while it takes itself down, which
     # with torch takes a while: one that comes then would replace the exit code.
     for number in (signal.SIGTERM, signal.SIGINT):
