@@ -1,0 +1,167 @@
+"""The preflight ladder as data: each rung's state, and what a person would have to do; pure.
+
+A rung is passed, waits (it passes by itself), or blocks (a person must act). A blocking rung hides those above
+it: they cannot be looked at. The iOS matrix is phone.md section 3.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from contract.failures import FailureReason
+from device_agent.ios_worker.protocol import Description, WorkerErrorKind
+
+
+class Rung(StrEnum):
+    """From the cable up."""
+
+    ATTACHED = "attached"
+    TRUSTED = "trusted"
+    SUPPORTED_IOS = "supported_ios"
+    UNLOCKED = "unlocked"
+    DEVELOPER_MODE = "developer_mode"
+    DEVELOPER_IMAGE = "developer_image"
+    TUNNEL = "tunnel"
+    DEVELOPER_SERVICE = "developer_service"
+    FREE_SPACE = "free_space"
+    BATTERY = "battery"
+    THERMAL = "thermal"
+    LOW_POWER = "low_power"
+    APP_BUILD = "app_build"
+    SIGNING = "signing"
+
+
+class Standing(StrEnum):
+    """blocked: a person must act. waiting: it passes by itself."""
+
+    PASSED = "passed"
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rung as it was seen. say: for a person. word: what the controller goes by while it waits."""
+
+    rung: Rung
+    standing: Standing
+    say: str = ""
+    word: str = ""
+
+    @property
+    def reason(self) -> str:
+        """As a reason of the device's report, "" for a passed rung."""
+        if self.standing is Standing.PASSED:
+            return ""
+        return self.word if self.standing is Standing.WAITING else f"{self.rung}: {self.say}"
+
+
+def passed(rung: Rung, say: str = "") -> Step:
+    """`say` may tell what was found."""
+    return Step(rung, Standing.PASSED, say)
+
+
+def blocked(rung: Rung, say: str) -> Step:
+    """`say`: what to do at the device or on this host."""
+    return Step(rung, Standing.BLOCKED, say)
+
+
+def waiting(rung: Rung, word: str, say: str) -> Step:
+    """`word` must be one that the controller knows as passing by itself."""
+    return Step(rung, Standing.WAITING, say, word)
+
+
+_K = WorkerErrorKind
+_ADVICE: Final = MappingProxyType(
+    {
+        _K.UNTRUSTED: (Rung.TRUSTED, "unlock the iPhone, tap Trust and enter the passcode"),
+        _K.DENIED: (
+            Rung.TRUSTED,
+            "Don't Trust was tapped; unplug the iPhone, plug it in again and tap Trust",
+        ),
+        _K.LOCKED: (Rung.UNLOCKED, "unlock the iPhone; set Auto-Lock to Never and remove the passcode"),
+        _K.DEVELOPER_MODE_OFF: (
+            Rung.DEVELOPER_MODE,
+            "Settings, Privacy & Security, Developer Mode: switch it on and let the iPhone restart",
+        ),
+        _K.IMAGE_MISSING: (Rung.DEVELOPER_IMAGE, "the developer disk image is not mounted"),
+        _K.LIBRARY_MISSING: (Rung.ATTACHED, "install dynofarm[ios] on this host"),
+    }
+)
+_PASSING: Final = MappingProxyType(
+    {
+        _K.TUNNEL: FailureReason.TUNNEL_LOST.value,
+        _K.STALLED: FailureReason.TRANSPORT_LOST.value,
+        _K.DISCONNECTED: FailureReason.TRANSPORT_LOST.value,
+    }
+)
+
+
+def step_of_error(rung: Rung, kind: WorkerErrorKind, detail: str) -> Step:
+    """A failed look as a step; `rung` is where it failed, for kinds that belong to no rung of their own."""
+    if kind in _PASSING:
+        return waiting(rung, _PASSING[kind], f"the device does not answer; it is asked again ({detail})")
+    own_rung, advice = _ADVICE.get(kind, (rung, ""))
+    if kind is WorkerErrorKind.IMAGE_MISSING:
+        return blocked(own_rung, f"{advice}: {detail}")
+    return blocked(own_rung, advice or detail)
+
+
+_SUPPORTED_SINCE: Final = Version("16.0")
+_TUNNEL_LACKS: Final = (Version("17.0"), Version("17.4"))
+
+
+def ios_step(description: Description) -> Step:
+    """17.0 to 17.3 have no tunnel without root; before 16 nobody has looked."""
+    try:
+        version = Version(description.os_version)
+    except InvalidVersion:
+        return blocked(
+            Rung.SUPPORTED_IOS, f"the iOS version {description.os_version!r} is unknown; update it"
+        )
+    if version < _SUPPORTED_SINCE:
+        return blocked(Rung.SUPPORTED_IOS, f"iOS {version} is too old; update it to 16 or, better, to 17.4")
+    if _TUNNEL_LACKS[0] <= version < _TUNNEL_LACKS[1]:
+        return blocked(
+            Rung.SUPPORTED_IOS,
+            f"iOS {version} opens its developer tunnel to root or over Wi-Fi only; update it to 17.4 or newer",
+        )
+    return passed(Rung.SUPPORTED_IOS, f"{description.os_name} {description.os_version}")
+
+
+def unlocked_step(description: Description) -> Step:
+    """Locked after a restart, nothing works; locked later, no app starts."""
+    if description.locked:
+        return step_of_error(Rung.UNLOCKED, WorkerErrorKind.LOCKED, "")
+    return passed(Rung.UNLOCKED)
+
+
+def developer_mode_step(description: Description) -> Step:
+    """Passed where the device does not say: the developer service will."""
+    if description.developer_mode is False:
+        return step_of_error(Rung.DEVELOPER_MODE, WorkerErrorKind.DEVELOPER_MODE_OFF, "")
+    return passed(Rung.DEVELOPER_MODE)
+
+
+def free_space_step(free_bytes: int | None, floor_bytes: int) -> Step:
+    """Passed where the device does not say."""
+    if free_bytes is not None and free_bytes < floor_bytes:
+        return blocked(
+            Rung.FREE_SPACE,
+            f"{free_bytes / 1e9:.1f} GB are free, {floor_bytes / 1e9:.1f} GB are wanted; delete something",
+        )
+    return passed(Rung.FREE_SPACE, "" if free_bytes is None else f"{free_bytes / 1e9:.1f} GB free")
+
+
+def reasons_of(steps: Iterable[Step]) -> list[str]:
+    """For the device's report, in the ladder's order, each once; empty: the device can be used."""
+    return list(dict.fromkeys(step.reason for step in steps if step.reason))
+
+
+def as_properties(steps: Iterable[Step]) -> list[dict[str, str]]:
+    """For the device's report, so that each rung can be shown."""
+    return [{"rung": step.rung.value, "standing": step.standing.value, "say": step.say} for step in steps]
