@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--request", type=Path, required=True, help="file with a BenchRequest, JSON")
     options = parser.parse_args(argv)
     try:
-        return _answer(_measure(_read(options.request)), RuntimeExit.COMPLETED)
+        return _answer(measure_request(_read(options.request)), RuntimeExit.COMPLETED)
     except CancelledError as stop:
         return _refuse(stop, RuntimeExit.CANCELLED)
     except BadAttemptSpecError as fault:
@@ -79,7 +79,8 @@ def _read(path: Path) -> BenchRequest:
         raise BadAttemptSpecError(".".join(map(str, first["loc"])) or "request", first["msg"]) from error
 
 
-def _measure(request: BenchRequest) -> BenchReport:
+def measure_request(request: BenchRequest) -> BenchReport:
+    """The report; RuntimeFault for what cannot be measured, CancelledError after a signal."""
     model_path = Path(request.model) if request.model else built_in_model()
     if not model_path.exists():
         raise ModelFileMissingError(model_path)
