@@ -46,7 +46,7 @@ def test_a_request_that_is_none_is_refused_with_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("changes", "exit_code", "words"),
+    "case",
     [
         ({"model": "gone.gguf"}, RuntimeExit.FAILED, "gone.gguf"),
         ({"repeats": {}, "without_events_repeats": 0}, RuntimeExit.USAGE, "repeats"),
@@ -62,10 +62,9 @@ def test_what_cannot_be_measured_is_said_with_the_next_step(
     machine: FakeMachine,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    changes: dict[str, object],
-    exit_code: int,
-    words: str,
+    case: tuple[dict[str, object], int, str],
 ) -> None:
+    changes, exit_code, words = case
     asked = make_request_for(arriving_prefill_repeats=0, **changes)
     assert main(written(tmp_path, asked.model_dump_json())) == exit_code
     out, err = capsys.readouterr()

@@ -89,5 +89,5 @@ def test_work_that_the_model_cannot_hold_is_refused_by_name(
     make_request_for: MakeRequest, machine: FakeMachine, tmp_path: Path
 ) -> None:
     request = make_request_for(workload=small_work(prefix_tokens=600).model_dump())
-    with pytest.raises((BadAttemptSpecError, ContextOverflowError), match="512|context"):
+    with pytest.raises((BadAttemptSpecError, ContextOverflowError), match=r"512|context"):
         measure(request, tmp_path)
