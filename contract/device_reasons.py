@@ -18,6 +18,8 @@ class DeviceReason(StrEnum):
     CLEANING = "cleaning"
     RECOVERING = "recovering"
     BUSY = "busy"
+    CALIBRATING = "calibrating"
+    """Its best engine options are being measured: anything beside would spoil them."""
     HOT = "hot"
     COOL_DOWN = "cool_down"
     """It rests for a while after a run, whatever its sensors say."""
@@ -35,6 +37,7 @@ PASSING_REASONS: Final = frozenset(
         DeviceReason.CLEANING.value,
         DeviceReason.RECOVERING.value,
         DeviceReason.BUSY.value,
+        DeviceReason.CALIBRATING.value,
         FailureReason.TUNNEL_LOST.value,
         FailureReason.DDI_MOUNT.value,
         FailureReason.TRANSPORT_LOST.value,

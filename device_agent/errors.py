@@ -122,6 +122,29 @@ class ModelMissingError(AgentError):
     fault = Fault.JOB
 
 
+class CalibrationRunsError(AgentError):
+    """This machine is being calibrated: by another process, or in the way of what was asked."""
+
+    kind = "calibration-runs"
+    fault = Fault.LAB
+    retryable = True
+
+
+class AttemptRunsError(AgentError):
+    """An attempt runs on this machine; a measurement beside it would spoil both."""
+
+    kind = "attempt-runs"
+    fault = Fault.LAB
+    retryable = True
+
+
+class CalibrationBrokeError(AgentError):
+    """The runtime that measures did not come to a result."""
+
+    kind = "calibration-broke"
+    fault = Fault.RUNTIME
+
+
 class DeviceCallHangsError(AgentError):
     """A call into a device's library did not come back in time; `stack` says where it is."""
 

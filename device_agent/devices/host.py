@@ -9,10 +9,12 @@ import psutil
 from ulid import ULID
 
 from contract.agent_api import DeviceReport
+from contract.device_reasons import DeviceReason
 from contract.ids import DeviceId, Name
 from contract.states import TargetKind
 from device_agent.atomic_file import write_atomically
 from device_agent.attempt_folder import AttemptFolder
+from device_agent.calibrations import shelf_of
 from device_agent.devices.models import model_names, model_path
 from device_agent.devices.port import RuntimeProcess
 from device_agent.errors import FolderDamagedError
@@ -28,18 +30,20 @@ class HostTarget:
         """Reads or makes the device id; FolderDamagedError when its file was emptied."""
         self._settings = settings
         self._device_id = _stable_id(settings.agent_home / "host-device-id")
+        self._shelf = shelf_of(settings)
 
     @property
     def device_id(self) -> DeviceId:
         return self._device_id
 
     def report(self) -> DeviceReport:
-        """Not ready while the disk is below its floor, or no model is here."""
+        """Not ready while the disk is below its floor, no model is here, or it is being calibrated."""
         settings = self._settings
         models = model_names(settings.models_folder)
         free_bytes = shutil.disk_usage(settings.agent_home).free
         reasons = ["storage_host"] if free_bytes < settings.disk_floor_bytes else []
         reasons += [] if models else ["model_missing"]
+        reasons += [DeviceReason.CALIBRATING] if self._shelf.is_measuring else []
         os_name, os_version = _operating_system()
         return DeviceReport(
             device_id=self._device_id,
@@ -55,6 +59,7 @@ class HostTarget:
             models=models,
             labels={"arch": platform.machine(), "host": platform.node()},
             properties={"cores": os.cpu_count(), "cpu": _cpu_name(), "python": platform.python_version()},
+            calibrations=self._shelf.current(),
         )
 
     def model_path(self, name: Name) -> Path:
