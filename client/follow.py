@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pydantic import ValidationError
-
 from client.api import DynofarmClient
-from client.errors import InfrastructureError, UnexpectedAnswerError
+from client.errors import InfrastructureError
+from client.stored_event import parsed_event
 from client.trial_tally import TrialTally
-from contract.events import EVENT_ADAPTER, Event, Stream
+from contract.events import Event, Stream
 from contract.rest import LiveView, RunView
 from contract.states import RunState
 
@@ -76,7 +75,7 @@ class RunFollower:
 
     def _new_control_events(self, attempt_id: str) -> Iterator[Event]:
         for stored in self.client.events(attempt_id, Stream.CONTROL, self._after_seq):
-            event = _parsed(stored)
+            event = parsed_event(stored)
             self._after_seq = event.seq
             yield event
 
@@ -84,14 +83,3 @@ class RunFollower:
 def _newest_attempt(run: RunView) -> str | None:
     """Ids sort by the time of their making (contract/ids.py)."""
     return max((attempt.attempt_id for job in run.jobs for attempt in job.attempts), default=None)
-
-
-def _parsed(stored: dict[str, object]) -> Event:
-    try:
-        return EVENT_ADAPTER.validate_python(stored)
-    except ValidationError as error:
-        raise UnexpectedAnswerError(
-            "unexpected-answer",
-            f"the controller stored an event that this version does not know: {stored.get('type')}",
-            "install the same dynofarm version here and on the controller",
-        ) from error

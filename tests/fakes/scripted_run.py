@@ -81,6 +81,10 @@ class ScriptedRun:
             return events
         return events[: len(events) * self.looks // self.script.polls]
 
+    def tell(self, events: dict[Stream, list[Event]]) -> None:
+        """From now on these are the attempt's events: those of a runtime that really ran."""
+        self._story.events = events
+
     def written_lines(self) -> bytes:
         """The runtime's own file: three streams, one line an event."""
         streams = (Stream.CONTROL, Stream.SAMPLES, Stream.LOG)
