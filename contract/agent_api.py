@@ -60,6 +60,8 @@ class DeviceReport(ContractModel):
     """Rises whenever the device was re-attached or rebooted: old handles are void."""
     ready: bool
     reasons: Annotated[list[Label], Field(max_length=64)] = []
+    ready_in_s: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    """How long the waiting that the reasons name takes at least; None where that is not known."""
     device_model: Label
     os_name: Label
     os_version: Label

@@ -171,6 +171,8 @@ class DeviceView(ContractModel):
     attempt_id: AttemptId | None
     last_seen_at: AwareDatetime
     state_since: AwareDatetime
+    ready_at: AwareDatetime | None = None
+    """While it waits for a condition: when its agent thinks that this is over at the earliest."""
 
 
 class DeviceList(ContractModel):

@@ -65,8 +65,22 @@ class CallFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialConditions:
+    """Conditions of a trial, from just before its start to its end; None where nothing told them.
+
+    thermal_state: the hottest. battery_percent: the lowest. charging: None too when it changed meanwhile.
+    low_power_mode: whether it was ever on.
+    """
+
+    thermal_state: str = "unknown"
+    battery_percent: float | None = None
+    charging: bool | None = None
+    low_power_mode: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """One trial. thermal_state: the hottest seen from just before its start to its end."""
+    """One trial, with what it was measured under."""
 
     trial: int
     arm: str
@@ -80,7 +94,7 @@ class TrialFacts:
     memory: tuple[MemorySampled, ...]
     kv: tuple[KvSampled, ...]
     memory_warnings: int
-    thermal_state: str
+    conditions: TrialConditions
 
     @property
     def completed(self) -> bool:
@@ -90,7 +104,7 @@ class TrialFacts:
     @property
     def above_nominal(self) -> bool:
         """The device was warm: its times are not those of a cool one (statistics.md 4.1 rule 1)."""
-        return THERMAL_ORDER.index(self.thermal_state) > THERMAL_ORDER.index("nominal")
+        return THERMAL_ORDER.index(self.conditions.thermal_state) > THERMAL_ORDER.index("nominal")
 
 
 @dataclass(frozen=True, slots=True)

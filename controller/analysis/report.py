@@ -11,6 +11,7 @@ from controller.analysis.arms import arm_report, medians_of
 from controller.analysis.facts import AttemptFacts, Mishap
 from controller.analysis.flatness import flatness_of
 from controller.analysis.reading import ArmMedians, read_result, reduction_percent, speedup
+from controller.analysis.trial_conditions import condition_flags
 from controller.analysis.verdict import Verdict
 from controller.analysis.verdicts import ComparisonPlan, Measured, verdict_view
 
@@ -61,7 +62,11 @@ def device_report(
         wall_reduction_percent=reduction_percent(*walls) if walls else None,
         speedup=speedup(*walls) if walls else None,
         verdicts=[verdict_view(name, verdict) for name, verdict in verdicts.items()],
-        reading=[*_reading(plan, arms), *_soak_reading(plan, measured)],
+        reading=[
+            *_reading(plan, arms),
+            *_soak_reading(plan, measured),
+            *condition_flags(measured.facts.trials),
+        ],
         failures=failures(measured.facts, failure),
         sample_texts=sample_texts(measured.facts, plan.candidate),
     )

@@ -11,13 +11,18 @@ from typing import Final
 
 from contract.metrics import METRICS, Scope
 from controller.analysis import kv, latency, memory, throughput
-from controller.analysis.facts import TrialFacts
+from controller.analysis.facts import TrialConditions, TrialFacts
 from controller.analysis.formulas import Formulas, join
+
+_UNTOLD: Final = TrialConditions()
 
 
 @dataclass(frozen=True, slots=True)
 class SampleValue:
-    """One value of one metric, in the catalogue's unit. agent and call None where the metric spans them."""
+    """One value of one metric, in the catalogue's unit. agent and call None where the metric spans them.
+
+    conditions: those of its trial, since a value measured hot is another fact than one measured cool.
+    """
 
     metric: str
     trial: int
@@ -26,6 +31,7 @@ class SampleValue:
     agent: str | None
     call: int | None
     value: float
+    conditions: TrialConditions = _UNTOLD
 
 
 _FORMULAS: Final[Formulas] = join(kv.FORMULAS, latency.FORMULAS, memory.FORMULAS, throughput.FORMULAS)
@@ -46,7 +52,7 @@ def samples_of(trial: TrialFacts) -> list[SampleValue]:
         if not trial.completed and definition.unit != "count":
             continue
         samples += [
-            SampleValue(name, trial.trial, trial.arm, trial.pair, agent, call, float(value))
+            SampleValue(name, trial.trial, trial.arm, trial.pair, agent, call, float(value), trial.conditions)
             for agent, call, value in _values(name, trial)
         ]
     return samples

@@ -4,7 +4,7 @@ The runtime's streams (control, samples) share one clock. The agent's stream has
 placed by the trial that they name and never by time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from contract.events import (
@@ -26,22 +26,22 @@ from contract.events import (
     RuntimeFinished,
     SequencePreempted,
     Stream,
-    ThermalSampled,
     TokenEmitted,
     TrialFinished,
     TrialStarted,
 )
 from contract.failures import FailureReason
 from controller.analysis.facts import (
-    THERMAL_ORDER,
     AttemptEvents,
     AttemptFacts,
     CallFacts,
     ImpossibleEventsError,
     Mishap,
+    TrialConditions,
     TrialFacts,
     TrialStatus,
 )
+from controller.analysis.trial_conditions import ConditionReader
 
 _CallEvent = CallAdmitted | TokenEmitted | CallFinished | CallFailed | SequencePreempted
 
@@ -143,36 +143,27 @@ class _TrialReader:
                 "that never arrived"
             ) from None
 
-    def facts(self, thermal: Sequence[ThermalSampled]) -> TrialFacts:
+    @property
+    def end_ns(self) -> int | None:
+        return self.finished.t_mono_ns if self.finished else None
+
+    def facts(self, conditions: TrialConditions) -> TrialFacts:
         finished = self.finished
-        end_ns = finished.t_mono_ns if finished else None
         return TrialFacts(
             trial=self.started.trial,
             arm=self.started.arm,
             pair=self.started.pair,
             warmup=self.started.warmup,
             started_ns=self.started.t_mono_ns,
-            finished_ns=end_ns,
+            finished_ns=self.end_ns,
             status=TrialStatus(finished.status) if finished else TrialStatus.INTERRUPTED,
             reason=finished.reason if finished else None,
             calls=tuple(call.facts() for call in self.calls),
             memory=tuple(self.memory),
             kv=tuple(self.kv),
             memory_warnings=self.memory_warnings,
-            thermal_state=_hottest(thermal, self.started.t_mono_ns, end_ns),
+            conditions=conditions,
         )
-
-
-def _hottest(thermal: Sequence[ThermalSampled], start_ns: int, end_ns: int | None) -> str:
-    """The hottest state between the last sample before the start and the end."""
-    before = [sample for sample in thermal if sample.t_mono_ns <= start_ns][-1:]
-    within = [
-        sample
-        for sample in thermal
-        if sample.t_mono_ns > start_ns and (end_ns is None or sample.t_mono_ns <= end_ns)
-    ]
-    states = [THERMAL_ORDER.index(sample.state) for sample in (*before, *within)]
-    return THERMAL_ORDER[max(states, default=0)]
 
 
 @dataclass(slots=True)
@@ -184,7 +175,7 @@ class _AttemptReader:
     budgets: dict[str, MemoryBudgeted] = field(default_factory=dict)
     trials: dict[int, _TrialReader] = field(default_factory=dict)
     running: _TrialReader | None = None
-    thermal: list[ThermalSampled] = field(default_factory=list)
+    sensors: ConditionReader = field(default_factory=ConditionReader)
     mishaps: list[Mishap] = field(default_factory=list)
 
     def control(self, event: Event) -> None:
@@ -217,18 +208,25 @@ class _AttemptReader:
                 self.memory(event)
             case KvSampled() if event.trial in self.trials:
                 self.trials[event.trial].kv.append(event)
-            case ThermalSampled():
-                self.thermal.append(event)
+            case _:
+                self.sensors.runtime(event)
 
     def agent(self, event: Event) -> None:
         if isinstance(event, MemorySampled):
             self.memory(event)
+        self.sensors.agent(event)
         self.mishaps.extend(_mishaps_of(event))
 
     def memory(self, event: MemorySampled) -> None:
         # While an attempt runs, a sample may be here before the control event that starts its trial.
         if event.trial in self.trials:
             self.trials[event.trial].memory.append(event)
+
+    def trial_facts(self, trial: _TrialReader) -> TrialFacts:
+        started = trial.started
+        return trial.facts(
+            self.sensors.of_trial(started.trial, started.t_mono_ns, trial.end_ns, self.conditions)
+        )
 
     def _start(self, event: TrialStarted) -> None:
         if event.trial in self.trials:
@@ -290,6 +288,6 @@ def attempt_facts(events: AttemptEvents) -> AttemptFacts:
         opened_ns=control[0].t_mono_ns if control else None,
         conditions=reader.conditions,
         budgets=dict(reader.budgets),
-        trials=tuple(trial.facts(reader.thermal) for trial in reader.trials.values()),
+        trials=tuple(reader.trial_facts(trial) for trial in reader.trials.values()),
         mishaps=tuple(reader.mishaps),
     )

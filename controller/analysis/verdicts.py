@@ -117,7 +117,9 @@ def _spoiled(trial: TrialFacts | None, value: float | None) -> str:
     if not trial.completed:
         return f"the trial {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
     if trial.above_nominal:
-        return f"thermal state {trial.thermal_state}"
+        return f"thermal state {trial.conditions.thermal_state}"
+    if trial.conditions.low_power_mode:
+        return "low-power mode was on"
     if value is None:
         return "the metric was not measured"
     if value <= 0:

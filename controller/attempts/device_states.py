@@ -58,6 +58,9 @@ _D, _C = DeviceState, DeviceCause
 # A person's decision, or a verdict on the device, outlives a pulled cable and a restarted agent.
 _KEPT: Final = (_D.QUARANTINED, _D.MAINTENANCE, _D.RETIRED)
 _WORKING: Final = tuple(state for state in _D if state not in {*_KEPT, _D.ABSENT, _D.LOST})
+# Waiting for a condition is not work that takes too long: a device that was plugged in hot, or whose run was
+# ended by heat, must not run into the deadline of preparing or recovering and be quarantined for it.
+_MUST_BE_COOL: Final = (_D.READY, _D.PREPARING, _D.CHECKING, _D.CLEANING, _D.RECOVERING)
 # Devices that a person can take out at once; a leased one is drained first.
 _REMOVABLE: Final = tuple(state for state in _D if state not in {_D.LEASED, _D.RETIRED})
 
@@ -87,8 +90,8 @@ DEVICE_MACHINE: Final = Machine(
             (_D.CHECKING, _C.CHECK_EXHAUSTED): _D.QUARANTINED,
             (_D.READY, _C.CHECK_DUE): _D.CHECKING,
             (_D.READY, _C.NOT_READY): _D.PREPARING,
-            **_each((_D.READY, _D.CHECKING, _D.CLEANING), _C.HOT, _D.COOLING),
-            **_each((_D.READY, _D.CHECKING, _D.CLEANING), _C.BATTERY_LOW, _D.CHARGING),
+            **_each(_MUST_BE_COOL, _C.HOT, _D.COOLING),
+            **_each(_MUST_BE_COOL, _C.BATTERY_LOW, _D.CHARGING),
             **_each((_D.COOLING, _D.CHARGING), _C.CONDITION_MET, _D.READY),
             **_each((_D.COOLING, _D.CHARGING), _C.CONDITION_OVERDUE, _D.QUARANTINED),
             (_D.READY, _C.CLAIMED): _D.LEASED,

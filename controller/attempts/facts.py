@@ -47,4 +47,5 @@ def device_facts(device: DeviceRow) -> DeviceFacts:
         models=frozenset(device.models),
         reasons=tuple(device.reasons),
         hold_until=device.hold_until,
+        ready_at=device.ready_at,
     )

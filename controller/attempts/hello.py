@@ -142,6 +142,7 @@ def _update(turn: Turn, device: DeviceRow, report: DeviceReport) -> None:
     device.labels = dict(report.labels)
     device.properties = dict(report.properties)
     device.calibrations = [each.model_dump(mode="json") for each in report.calibrations]
+    device.ready_at = turn.after(report.ready_in_s) if report.ready_in_s is not None else None
     device.last_seen_at = turn.now
 
 

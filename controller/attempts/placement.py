@@ -39,6 +39,7 @@ class DeviceFacts:
     models: frozenset[str]
     reasons: tuple[str, ...] = ()
     hold_until: datetime | None = None
+    ready_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,19 @@ def waits_for(device: DeviceFacts, now: datetime) -> tuple[str, ...]:
     found = []
     if device.state is not DeviceState.READY:
         because = f" ({', '.join(device.reasons)})" if device.reasons else ""
-        found.append(f"it is {device.state.value}{because}")
+        found.append(f"it is {device.state.value}{because}{_more_time(device, now)}")
     if device.hold_until is not None and device.hold_until > now:
         left_s = (device.hold_until - now).total_seconds()
         found.append(f"an earlier holder may still touch it, for {left_s:.0f} s at most")
     return tuple(found)
+
+
+def _more_time(device: DeviceFacts, now: datetime) -> str:
+    """How long it takes at least, where its agent knows."""
+    if device.ready_at is None or device.ready_at <= now:
+        return ""
+    left_s = (device.ready_at - now).total_seconds()
+    return f", {left_s:.0f} s more" if left_s < 120 else f", {left_s / 60:.0f} min more"
 
 
 def explain(job: JobFacts, devices: Sequence[DeviceFacts], now: datetime) -> tuple[Explanation, ...]:

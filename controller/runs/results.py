@@ -31,7 +31,7 @@ from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.desk import Desk
 
-ANALYSIS_VERSION: Final = 2
+ANALYSIS_VERSION: Final = 3
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.AGENT)
@@ -185,4 +185,8 @@ def _row(attempt_id: str, sample: SampleValue) -> SampleRow:
         agent=sample.agent,
         call=sample.call,
         value=sample.value,
+        thermal_state=sample.conditions.thermal_state,
+        battery_percent=sample.conditions.battery_percent,
+        charging=sample.conditions.charging,
+        low_power_mode=sample.conditions.low_power_mode,
     )

@@ -143,4 +143,5 @@ def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
         attempt_id=lease.attempt_id if lease is not None else None,
         last_seen_at=device.last_seen_at,
         state_since=device.state_since,
+        ready_at=device.ready_at,
     )

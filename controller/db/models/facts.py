@@ -72,6 +72,11 @@ class SampleRow(Row):
     """The LLM agent inside the workload, for metrics of that scope."""
     call: Mapped[int | None]
     value: Mapped[float] = mapped_column(Float)
+    thermal_state: Mapped[str] = mapped_column(String(16), default="unknown", server_default="unknown")
+    """Of the trial, as are the following: None where nothing told them (C5)."""
+    battery_percent: Mapped[float | None] = mapped_column(Float)
+    charging: Mapped[bool | None]
+    low_power_mode: Mapped[bool | None]
 
 
 class AttemptSummaryRow(Row):

@@ -42,6 +42,8 @@ class DeviceRow(Row):
     fence: Mapped[int] = mapped_column(BigInteger, default=0)
     hold_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """Nothing is granted before: an earlier holder may still touch the device until then."""
+    ready_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """When its agent thinks that waiting for a condition will be over; None where nobody can say."""
     drain_to: Mapped[DeviceState | None] = mapped_column(WordText(DeviceState))
     """Where a person wants it once its attempt has ended."""
     generation: Mapped[int] = mapped_column(BigInteger)

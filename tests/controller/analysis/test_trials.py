@@ -168,8 +168,8 @@ def test_heat_just_before_the_trial_or_within_it_counts_heat_after_it_does_not()
     story.add(Stream.SAMPLES, "thermal_sampled", -5, state="serious")
     story.trial(TrialStory(2, "serial", 1))
     first, second = attempt_facts(story.events).trials
-    assert (first.thermal_state, first.above_nominal) == ("nominal", False)
-    assert (second.thermal_state, second.above_nominal) == ("serious", True)
+    assert (first.conditions.thermal_state, first.above_nominal) == ("nominal", False)
+    assert (second.conditions.thermal_state, second.above_nominal) == ("serious", True)
 
 
 def test_what_went_wrong_is_collected_from_all_streams() -> None:
