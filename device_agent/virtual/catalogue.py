@@ -82,10 +82,8 @@ class SystemVersion:
 
     @property
     def image_type(self) -> str:
-        """Kind of its developer disk image."""
-        if self < SystemVersion(17, 0):
-            return "Developer"
-        return "Personalized" if self < SystemVersion(27, 0) else "Cryptex"
+        """Kind of its developer disk image. From 27 on Apple prefers a cryptex, which is not emulated."""
+        return "Developer" if self < SystemVersion(17, 0) else "Personalized"
 
     @property
     def has_core_device_proxy(self) -> bool:

@@ -1,17 +1,14 @@
 """Faults of the device's own state: lock, trust, disk, restart, developer mode, battery, heat, signing."""
 
-import asyncio
-import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, cast
 
 from contract.ios_app import BUNDLE_ID
 from contract.virtual_devices import Option
-from device_agent.virtual.emulator import Emulator, Unit
+from device_agent.virtual.emulator import Emulator, Restart, Unit
 from device_agent.virtual.errors import NotPossibleNowError, PackageError
 from device_agent.virtual.record import InstalledApp, ThermalState, Trust
-from device_agent.virtual.service_set import start_lockdown
 
 _LOCK_NOTIFICATION: Final = "com.apple.springboard.lockstate"
 _THERMAL_NOTIFICATION: Final = "com.apple.system.thermalpressurelevel"
@@ -53,27 +50,15 @@ async def _fill(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
     unit.device.save()
 
 
-async def reboot(emulator: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
-    """Down at once; up again, with new numbers, after the downtime."""
-    device, record = unit.device, unit.device.record
-    kinds = [each.kind for each in emulator.usbmuxd.attachments_of(device)]
-    for attachment in emulator.usbmuxd.attachments_of(device):
-        await emulator.usbmuxd.detach(attachment)
-    device.end_connections()
-    device.ports.clear()
-    await unit.apps.end_all()
-    device.processes.restart()
-    locked = options["comes_back"] == "locked"
-    record.image_mounted = False
-    record.is_locked = locked
-    record.was_unlocked_since_boot = not locked
-    record.boot_id = str(uuid.uuid4()).upper()
-    record.clock_offset_s += float(options["clock_jump_s"])
-    device.save()
-    await asyncio.sleep(max(0.0, float(options["downtime_s"])))
-    start_lockdown(device)
-    for kind in kinds:
-        emulator.usbmuxd.attach(device, kind)
+async def _reboot(emulator: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
+    await emulator.restart(
+        unit,
+        Restart(
+            downtime_s=max(0.0, float(options["downtime_s"])),
+            clock_jump_s=float(options["clock_jump_s"]),
+            comes_back_locked=options["comes_back"] == "locked",
+        ),
+    )
 
 
 async def _developer_mode(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
@@ -139,7 +124,7 @@ DEVICE_FAULTS: Final = {
     "trust": _trust,
     "untrust": _untrust,
     "fill": _fill,
-    "reboot": reboot,
+    "reboot": _reboot,
     "developer-mode": _developer_mode,
     "image": _image,
     "battery": _battery,

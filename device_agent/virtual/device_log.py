@@ -10,6 +10,8 @@ from device_agent.virtual.record import DeviceRecord
 from device_agent.virtual.topics import Topic
 
 _KEPT_LINES: Final = 500
+# Lines that come out of another image than that of their process.
+_SENDERS: Final = {"osanalyticshelper": "OSAnalytics"}
 DAEMON_PIDS: Final = {"kernel": 0, "launchd": 1, "lockdownd": 63, "osanalyticshelper": 214, "SpringBoard": 34}
 
 
@@ -45,7 +47,7 @@ class DeviceLog(Topic[LogLine]):
             message,
             subsystem=subsystem,
             category="default" if subsystem else "",
-            sender=process,
+            sender=_SENDERS.get(process, process),
             number=next(self._numbers),
         )
         self.kept.append(line)

@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from device_agent.virtual.installation_proxy import InstallationProxy
 from device_agent.virtual.pair_records import PairRecords
 from device_agent.virtual.record import DeviceRecord, InstalledApp, new_record, read_record
 from device_agent.virtual.report_writer import ReportWriter
-from device_agent.virtual.service_set import equip
+from device_agent.virtual.service_set import equip, start_lockdown
 from device_agent.virtual.usbmux import Usbmuxd
 
 _DEVICES: Final = "devices"
@@ -45,6 +46,15 @@ class EmulatorOptions:
     limit_bytes: int | None = None
     with_app: bool = True
     fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """How a device goes down and comes back."""
+
+    downtime_s: float = 1.0
+    clock_jump_s: float = 0.0
+    comes_back_locked: bool = True
 
 
 @dataclass(slots=True)
@@ -112,6 +122,27 @@ class Emulator:
         await unit.apps.end_all()
         await unit.reports.close()
         unit.device.save()
+
+    async def restart(self, unit: Unit, how: Restart) -> None:
+        """Down at once; up again after the downtime, with a new boot id, new numbers and no image."""
+        device, record = unit.device, unit.device.record
+        kinds = [each.kind for each in self.usbmuxd.attachments_of(device)]
+        for attachment in self.usbmuxd.attachments_of(device):
+            await self.usbmuxd.detach(attachment)
+        device.end_connections()
+        device.ports.clear()
+        await unit.apps.end_all()
+        device.processes.restart()
+        record.image_mounted = False
+        record.is_locked = how.comes_back_locked
+        record.was_unlocked_since_boot = not how.comes_back_locked
+        record.boot_id = str(uuid.uuid4()).upper()
+        record.clock_offset_s += how.clock_jump_s
+        device.save()
+        await asyncio.sleep(how.downtime_s)
+        start_lockdown(device)
+        for kind in kinds:
+            self.usbmuxd.attach(device, kind)
 
     def unit(self, udid: str) -> Unit:
         """The device, also by the beginning of its UDID if that is unique; UnknownDeviceError otherwise."""
@@ -183,8 +214,14 @@ class Emulator:
         reports = ReportWriter(device)
         apps = Apps(device, AppCommand(self._options.program, self._socket_folder), reports)
         installer = InstallationProxy(device, apps)
-        equip(device, apps, installer)
-        return Unit(device, apps, installer, reports)
+        unit = Unit(device, apps, installer, reports)
+
+        def restart() -> None:
+            # Asked for by a client through a service, whose connection ends with the restart.
+            device.triggers.arm_after(0.0, lambda: self.restart(unit, Restart()))
+
+        equip(device, apps, installer, restart)
+        return unit
 
 
 def _preinstall(unit: Unit) -> None:

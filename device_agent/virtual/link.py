@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import time
-from typing import Final
+from typing import Final, Protocol
 
 _MAX_PIECE_BYTES: Final = 64 * 1024
 """Largest piece that is sent at once over a slow link, so that its pace is smooth."""
@@ -55,10 +55,47 @@ class Link:
             await self._open.wait()
 
 
+class Abortable(Protocol):
+    """The part of a transport that ends a connection at once."""
+
+    def abort(self) -> None:
+        """Nothing more is sent or received."""
+        ...
+
+
+class ByteSink(Protocol):
+    """What is used of a StreamWriter; a connection inside a tunnel has the same."""
+
+    @property
+    def transport(self) -> Abortable:
+        """Of this connection."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes."""
+        ...
+
+    async def drain(self) -> None:
+        """Waits for room."""
+        ...
+
+    def close(self) -> None:
+        """Ends in order."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Whether it ended."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Returns when it is closed."""
+        ...
+
+
 class PacedWriter:
     """A StreamWriter whose bytes pass through a link; what is held back keeps its order."""
 
-    def __init__(self, writer: asyncio.StreamWriter, link: Link) -> None:
+    def __init__(self, writer: ByteSink, link: Link) -> None:
         self._writer = writer
         self._link = link
         self._held = bytearray()
@@ -66,7 +103,7 @@ class PacedWriter:
         self._closing = False
 
     @property
-    def transport(self) -> asyncio.WriteTransport:
+    def transport(self) -> Abortable:
         """That of the connection itself."""
         return self._writer.transport
 
@@ -75,7 +112,7 @@ class PacedWriter:
         if self._closing:
             return
         if self._flush is None and self._link.is_free:
-            self._writer.write(data)
+            self._writer.write(bytes(data))
             return
         self._held += data
         if self._flush is None:
@@ -89,6 +126,8 @@ class PacedWriter:
 
     async def start_tls(self, context: ssl.SSLContext, handshake_timeout_s: float) -> None:
         """Server side of TLS from here on."""
+        if not isinstance(self._writer, asyncio.StreamWriter):
+            raise TypeError("nothing is encrypted inside a tunnel")
         await self._writer.start_tls(context, ssl_handshake_timeout=handshake_timeout_s)
 
     def close(self) -> None:
@@ -119,7 +158,8 @@ class PacedWriter:
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         """As of the transport."""
-        return self._writer.get_extra_info(name, default)
+        ask = getattr(self._writer, "get_extra_info", None)
+        return default if ask is None else ask(name, default)
 
     async def _flush_held(self) -> None:
         try:

@@ -72,6 +72,10 @@ class PortTable:
         self._ports.clear()
         self._apps.clear()
 
+    def is_listening(self, number: int) -> bool:
+        """Whether somebody is there; an app may still refuse."""
+        return number in self._apps or number in self._ports
+
     async def open(self, number: int) -> Port | None:
         """What serves a new connection, None when the port refuses."""
         app = self._apps.get(number)
