@@ -45,6 +45,12 @@ class AfcOperation(IntEnum):
     REMOVE_PATH_AND_CONTENTS = 0x22
 
 
+_ACCEPTED: Final = frozenset(
+    {AfcOperation.SET_FS_BLOCK_SIZE, AfcOperation.SET_SOCKET_BLOCK_SIZE}
+    | {AfcOperation.SET_CONNECTION_OPTIONS, AfcOperation.GET_CONNECTION_INFO}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Packet:
     """One request: number, operation, what follows the header."""
@@ -136,10 +142,25 @@ def _carry_out_on_paths(session: AfcSession, packet: Packet) -> AfcResult:
             return session.remove_all(_text(arguments))
         case AfcOperation.RENAME_PATH:
             return session.rename(*_texts(arguments))
-        case AfcOperation.SET_FS_BLOCK_SIZE | AfcOperation.SET_SOCKET_BLOCK_SIZE:
-            return AfcResult()
-        case AfcOperation.SET_CONNECTION_OPTIONS | AfcOperation.GET_CONNECTION_INFO:
-            return AfcResult()
+        case _:
+            return _carry_out_with_number(session, packet)
+
+
+def _carry_out_with_number(session: AfcSession, packet: Packet) -> AfcResult:
+    """Operations whose path follows a number; and those that change nothing here."""
+    if packet.operation in _ACCEPTED:
+        return AfcResult()
+    (number,) = _U64.unpack_from(packet.arguments)
+    rest = packet.arguments[_U64.size :]
+    match packet.operation:
+        case AfcOperation.FILE_OPEN:
+            return session.open(number, _text(rest))
+        case AfcOperation.TRUNCATE:
+            return session.truncate(_text(rest), number)
+        case AfcOperation.SET_FILE_TIME:
+            return session.set_time(_text(rest), number)
+        case AfcOperation.MAKE_LINK:
+            return session.make_link(number, *_texts(rest))
         case _:
             return AfcResult(status=AfcStatus.OPERATION_NOT_SUPPORTED)
 
