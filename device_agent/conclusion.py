@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.agent_api import ResultRequest
-from contract.events import AppCrashed, JetsamKilled, RuntimeExited
+from contract.events import AppCrashed, RuntimeExited
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
 from contract.model import storable_text
@@ -13,11 +13,10 @@ from device_agent.clock import monotonic_ns
 from device_agent.collect.intake import Progress
 from device_agent.collect.spool import Spool
 from device_agent.devices.port import RuntimeProcess
-from device_agent.outcome import Ending, ExitStatus, Verdict, conclude
+from device_agent.outcome import Diagnosis, Ending, ExitStatus, Verdict, conclude
 
 _DETAIL_CHARS = 4000
 _LOG_TAIL_BYTES = 2000
-_SIGKILL = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,18 @@ def conclude_attempt(folder: AttemptFolder, spool: Spool, finding: Finding) -> N
     if folder.result() is not None:
         return
     status = _exit_status(spool, finding) if finding.started else None
-    killed = status is not None and status.signal == _SIGKILL and _memory_killed(finding)
-    tail = _log_tail(folder.log_path)
-    if status is not None:
-        _record_exit(spool, status, finding, killed=killed)
-    spool.report_drops(monotonic_ns())
-    verdict = conclude(
-        Ending(
-            status=status,
-            finished=finding.progress.finished,
-            stop=finding.stop,
-            events_invalid=finding.progress.invalid,
-            memory_killed=killed,
-            detail=finding.detail or tail,
-        )
+    ending = Ending(
+        status=status,
+        finished=finding.progress.finished,
+        stop=finding.stop,
+        events_invalid=finding.progress.invalid,
+        diagnosis=finding.process.diagnosis() if finding.process is not None else None,
+        detail=finding.detail or _log_tail(folder.log_path),
     )
+    if status is not None:
+        _record_exit(spool, status, ending.explained, finding)
+    spool.report_drops(monotonic_ns())
+    verdict = conclude(ending)
     folder.write_result(_result(folder, spool, verdict, refused=finding.refused))
 
 
@@ -80,25 +76,13 @@ def _exit_status(spool: Spool, finding: Finding) -> ExitStatus:
     return seen or ExitStatus(None, None)
 
 
-def _memory_killed(finding: Finding) -> bool:
-    return finding.stop is None and finding.process is not None and finding.process.memory_killed()
-
-
-def _record_exit(spool: Spool, status: ExitStatus, finding: Finding, *, killed: bool) -> None:
+def _record_exit(spool: Spool, status: ExitStatus, explained: Diagnosis | None, finding: Finding) -> None:
     if spool.events(Stream.AGENT, "runtime_exited"):
         return
-    if killed:
-        spool.record(
-            lambda seq: JetsamKilled(
-                seq=seq,
-                t_mono_ns=monotonic_ns(),
-                report_found=False,
-                kill_reason="out of memory",
-                process_name="runtime",
-                pid=finding.process.pid if finding.process is not None else None,
-                evidence=["SIGKILL that the agent did not send", "the system's count of memory kills rose"],
-            )
-        )
+    if explained is not None:
+        make_event = explained.event
+        if make_event is not None:
+            spool.record(lambda seq: make_event(seq, monotonic_ns()))
     elif status.signal is not None and finding.stop is None:
         spool.record(lambda seq: AppCrashed(seq=seq, t_mono_ns=monotonic_ns(), signal=status.signal))
     spool.record(

@@ -12,6 +12,8 @@ class AgentError(Exception):
     kind: ClassVar[str] = "agent-error"
     fault: ClassVar[Fault] = Fault.FARM_BUG
     retryable: ClassVar[bool] = False
+    reason: FailureReason = FailureReason.AGENT_BUG
+    """What an attempt that could not be started because of it ends with."""
 
 
 class ControllerUnreachableError(AgentError):
@@ -120,6 +122,7 @@ class ModelMissingError(AgentError):
 
     kind = "model-missing"
     fault = Fault.JOB
+    reason = FailureReason.MODEL_MISSING
 
 
 class CalibrationRunsError(AgentError):

@@ -9,7 +9,7 @@ answer may be a repetition, so its age is unknown, and only a renewal's is not.
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from contract.agent_api import Lease, RenewAnswer
+from contract.agent_api import Lease, Phase, RenewAnswer
 from contract.failures import FailureReason
 from device_agent.clock import seconds_ns
 
@@ -30,6 +30,15 @@ class HeldPhase(StrEnum):
     RUNNING = "running"
     UPLOADING = "uploading"
     ENDED = "ended"
+
+
+PHASE_WORDS: dict[HeldPhase, Phase] = {
+    HeldPhase.ACCEPTING: "preparing",
+    HeldPhase.PREPARING: "preparing",
+    HeldPhase.RUNNING: "running",
+    HeldPhase.UPLOADING: "uploading",
+}
+"""As the controller calls them."""
 
 
 class RuntimeCondition(StrEnum):

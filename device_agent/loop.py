@@ -17,7 +17,7 @@ from device_agent.clock import monotonic_ns, wall
 from device_agent.collect.upload import wait_after
 from device_agent.delivery import Delivery
 from device_agent.devices.call import DeviceCall
-from device_agent.devices.port import Target
+from device_agent.devices.port import Fleet, Target
 from device_agent.errors import (
     AgentError,
     AgentOutdatedError,
@@ -45,50 +45,83 @@ _SETTLE_WAIT_S = 10.0
 class Agent:
     """Everything of one agent process. `run(stop)` returns after `stop` is set and the runtimes are down."""
 
-    def __init__(self, client: ControllerClient, settings: AgentSettings, targets: Sequence[Target]) -> None:
-        """The folders under settings.agent_home must exist."""
+    def __init__(
+        self,
+        client: ControllerClient,
+        settings: AgentSettings,
+        targets: Sequence[Target],
+        fleet: Fleet | None = None,
+    ) -> None:
+        """targets are always there, those of the fleet come and go. The agent's folders must exist."""
         self._client = client
         self._settings = settings
-        self._targets = targets
+        self._targets = {target.device_id: target for target in targets}
+        self._fleet = fleet
+        self._serving: list[asyncio.Task[None]] = []
         self._shutdown = asyncio.Event()
         self._around = Surroundings(client, settings, self._shutdown)
         self._attempts_root = settings.agent_home / "attempts"
         self._desk = ClaimDesk(client, settings)
-        self._reporting: dict[DeviceId, DeviceCall[DeviceReport]] = {}
+        self._reporting: dict[DeviceId, DeviceCall[DeviceReport | None]] = {}
         self._runners: dict[DeviceId, AttemptRunner] = {}
         self._deliveries: dict[AttemptId, tuple[Delivery, asyncio.Task[None]]] = {}
         self._answer: HelloAnswer | None = None
+        self._told: dict[DeviceId, tuple[object, ...] | None] = {}
         self._hello_now = asyncio.Event()
         self.over_budget = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Go on with what an earlier life left, then serve until `stop` is set or a budget is used up."""
         resumed = self._resume()
-        devices = [
-            asyncio.create_task(self._serve(target, resumed.get(target.device_id, [])))
-            for target in self._targets
-        ]
+        for target in list(self._targets.values()):
+            self._begin(target, resumed.get(target.device_id, []))
         others = [
             asyncio.create_task(self._for_ever("hello", self._say_hello)),
             asyncio.create_task(self._for_ever("tidy", self._tidy)),
         ]
+        if self._fleet is not None:
+            fleet = self._fleet
+            others.append(asyncio.create_task(self._for_ever("fleet", lambda: fleet.run(self._found))))
         stopping = asyncio.create_task(stop.wait())
-        drained = asyncio.create_task(asyncio.wait(devices))
+        drained = asyncio.create_task(self._drained())
         ending: list[asyncio.Task[Any]] = [stopping, drained]
         try:
             await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             self._shutdown.set()
-            await asyncio.wait(devices, timeout=_RUNTIMES_SHARE * self._settings.shutdown_s)
+            await asyncio.wait(self._serving, timeout=_RUNTIMES_SHARE * self._settings.shutdown_s)
             await self._deliver_last((1 - _RUNTIMES_SHARE) * self._settings.shutdown_s)
         finally:
             deliveries = [task for _, task in self._deliveries.values()]
-            for task in (*ending, *devices, *others, *deliveries):
+            for task in (*ending, *self._serving, *others, *deliveries):
                 task.cancel()
-            await asyncio.gather(*ending, *devices, *others, *deliveries, return_exceptions=True)
+            await asyncio.gather(*ending, *self._serving, *others, *deliveries, return_exceptions=True)
+
+    async def _drained(self) -> None:
+        """Over budget every device ends, and none is begun any more."""
+        while not self.over_budget or not all(task.done() for task in self._serving):
+            await asyncio.sleep(self._settings.tick_s)
+
+    def _found(self, target: Target) -> None:
+        """A device that was not served yet; nothing for one that is."""
+        if target.device_id not in self._targets and not self.over_budget:
+            self._targets[target.device_id] = target
+            self._begin(target, [])
+            self._hello_now.set()
+
+    def _begin(self, target: Target, resumed: Sequence[AttemptRunner]) -> None:
+        self._serving.append(asyncio.create_task(self._serve(target, resumed)))
+
+    def _target_of(self, device_id: DeviceId) -> Target | None:
+        """Of an attempt from before: its device may be away now, but its app is not forgotten."""
+        target = self._targets.get(device_id)
+        if target is None and self._fleet is not None:
+            target = self._fleet.target(device_id)
+            if target is not None:
+                self._targets[device_id] = target
+        return target
 
     def _resume(self) -> dict[DeviceId, list[AttemptRunner]]:
         """Deliveries of all unsettled attempts, and runners for those that may still hold their device."""
-        targets = {target.device_id: target for target in self._targets}
         resumed: dict[DeviceId, list[AttemptRunner]] = {}
         for folder in attempt_folders(self._attempts_root):
             try:
@@ -96,8 +129,8 @@ class Agent:
                     continue
                 device_id = folder.grant().lease.device_id
                 delivery = self._deliver(folder)
-                if device_id in targets:
-                    runner = AttemptRunner(delivery, targets[device_id], self._around)
+                if (target := self._target_of(device_id)) is not None:
+                    runner = AttemptRunner(delivery, target, self._around)
                     resumed.setdefault(device_id, []).append(runner)
             except FolderDamagedError as error:
                 _log.error("folder_damaged", folder=str(folder.path), detail=str(error))
@@ -138,6 +171,9 @@ class Agent:
             await self._pause(self._settings.tick_s)
             return
         report = await self._report(target)
+        if _standing(report) != self._told.get(target.device_id):
+            # Work waits for it, or must not be given to it any more.
+            self._hello_now.set()
         if answer.drain or report is None or not report.ready:
             await self._pause(_IDLE_S)
             return
@@ -234,7 +270,8 @@ class Agent:
         self._hello_now.clear()
 
     async def _hello_once(self) -> float:
-        reports = await asyncio.gather(*(self._report(target) for target in self._targets))
+        reports = await asyncio.gather(*(self._report(target) for target in list(self._targets.values())))
+        self._told = {report.device_id: _standing(report) for report in reports if report is not None}
         sent = self._held_leases()
         backlog = [await asyncio.to_thread(delivery.spool.backlog) for delivery, _ in self._live_deliveries()]
         answer = await self._client.hello(
@@ -323,3 +360,8 @@ class Agent:
         tasks = [task for _, task in self._live_deliveries()]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
+
+
+def _standing(report: DeviceReport | None) -> tuple[object, ...] | None:
+    """What the controller should hear of at once."""
+    return None if report is None else (report.ready, tuple(report.reasons), report.generation)

@@ -1,9 +1,10 @@
 """How an attempt ended: the runtime's own last word, its exit and the agent's reason, as one outcome."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from contract.events import RuntimeFinished
+from contract.events import EventEnvelope, RuntimeFinished
 from contract.failures import FAILURES, FailureReason, Fault
 from contract.runtime_link import RuntimeExit
 
@@ -24,19 +25,39 @@ class ExitStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the device itself tells of an end that the runtime did not announce.
+
+    event: for the agent's stream, from its number and the time; None: there is none for this end.
+    """
+
+    reason: FailureReason
+    detail: str
+    event: Callable[[int, int], EventEnvelope] | None = None
+
+
+# Silence has a cause: when the device knows it, that is the reason.
+_EXPLAINED_BY_DEVICE: Final = (None, FailureReason.RUNTIME_STALLED)
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """All that is known at the end. status None: the runtime was never started.
 
-    memory_killed: the system's counters say that it killed for memory meanwhile. stop: why the agent
-    ended the runtime, None when it ended by itself.
+    diagnosis: what the device tells. stop: why the agent ended the runtime, None when it ended by itself.
     """
 
     status: ExitStatus | None
     finished: RuntimeFinished | None
     stop: FailureReason | None
     events_invalid: str
-    memory_killed: bool
+    diagnosis: Diagnosis | None
     detail: str
+
+    @property
+    def explained(self) -> Diagnosis | None:
+        """The diagnosis, unless the agent ended the runtime for a reason of its own."""
+        return self.diagnosis if self.stop in _EXPLAINED_BY_DEVICE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +89,13 @@ def conclude(ending: Ending) -> Verdict:
     finished = ending.finished
     if finished is not None and finished.status == "completed":
         return Verdict("succeeded", None, finished.detail)
-    if ending.stop is not None:
+    explained = ending.explained
+    if ending.stop is not None and explained is None:
         return _because(ending.stop, ending.detail)
     if finished is not None:
         return _because(_said(finished), finished.detail or ending.detail)
+    if explained is not None:
+        return _because(explained.reason, f"{explained.detail}. {ending.detail}")
     if ending.status is None:
         return _because(FailureReason.AGENT_BUG, "the attempt ended without a runtime and without a reason")
     return _because(*_unsaid(ending, ending.status))
@@ -90,8 +114,7 @@ def _said(finished: RuntimeFinished) -> FailureReason:
 def _unsaid(ending: Ending, status: ExitStatus) -> tuple[FailureReason, str]:
     """Reason and detail for a runtime that ended without its last event."""
     if status.signal is not None:
-        reason = FailureReason.JETSAM if ending.memory_killed else FailureReason.APP_CRASH
-        return reason, f"the runtime ended by signal {status.signal}. {ending.detail}"
+        return FailureReason.APP_CRASH, f"the runtime ended by signal {status.signal}. {ending.detail}"
     if status.exit_code is None:
         return FailureReason.AGENT_RESTARTED, ending.detail
     reason = {

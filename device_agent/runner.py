@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from contract.agent_api import HeldLease, Phase, RenewRequest
+from contract.agent_api import HeldLease, RenewRequest
 from contract.events import AgentRestarted, EventEnvelope, PhaseChanged, RuntimeStarted
 from contract.failures import FailureReason
 from contract.runtime_link import LeaseFile
@@ -35,6 +35,7 @@ from device_agent.errors import (
     TokenRefusedError,
 )
 from device_agent.lease import (
+    PHASE_WORDS,
     Collect,
     Conclude,
     EnterPhase,
@@ -53,6 +54,7 @@ from device_agent.lease import (
     deadline_ns,
     decide,
 )
+from device_agent.probes.observations import record_observations
 from device_agent.probes.sampler import HostSampler
 from device_agent.resumption import resumed_lease
 from device_agent.settings import AgentSettings
@@ -62,13 +64,6 @@ _log = structlog.get_logger(__name__)
 # Instructions follow from one another; a decision that never comes to rest is a bug and may not spin.
 _MAX_DECISIONS_A_TICK = 10
 _DISK_PAUSE_S = 1.0
-_START_DEADLINE_S = 60.0
-_PHASE_WORDS: dict[HeldPhase, Phase] = {
-    HeldPhase.ACCEPTING: "preparing",
-    HeldPhase.PREPARING: "preparing",
-    HeldPhase.RUNNING: "running",
-    HeldPhase.UPLOADING: "uploading",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +133,8 @@ class AttemptRunner:
         finally:
             if self._link is not None:
                 await self._link.stop()
+            if self._starting is not None:
+                self._target.abort_launch()
             for task in (self._renewal, self._starting):
                 if task is not None:
                     task.cancel()
@@ -202,7 +199,12 @@ class AttemptRunner:
                 # Nothing on the device depends on it; the disk may have room again later.
                 await asyncio.sleep(_DISK_PAUSE_S)
         if not self._concluded:
+            await self._record_observations()
             await self._sampler.sample_if_due(self._process)
+
+    async def _record_observations(self) -> None:
+        if not await record_observations(self._process, self._spool):
+            self._storage_full = True
 
     def _check_tasks(self) -> None:
         if self._renewal is not None and self._renewal.done():
@@ -252,8 +254,7 @@ class AttemptRunner:
             case EnterPhase(phase):
                 await self._enter(phase)
             case Stop(reason):
-                self._held = self._held.stopping(reason, monotonic_ns())
-                _log.warning("attempt_stops", attempt_id=self._lease.attempt_id, reason=reason)
+                self._stop(reason)
             case TellCancel():
                 await self._tell_cancel()
             case Terminate() | Kill():
@@ -264,6 +265,12 @@ class AttemptRunner:
                 await self._conclude()
             case Release():
                 self._held = replace(self._held, phase=HeldPhase.ENDED)
+
+    def _stop(self, reason: FailureReason) -> None:
+        self._held = self._held.stopping(reason, monotonic_ns())
+        if self._starting is not None:
+            self._target.abort_launch()
+        _log.warning("attempt_stops", attempt_id=self._lease.attempt_id, reason=reason)
 
     def _signal(self, instruction: Terminate | Kill) -> None:
         if isinstance(instruction, Terminate):
@@ -278,7 +285,7 @@ class AttemptRunner:
         phase = self._held.phase
         request = RenewRequest(
             fence=self._lease.fence,
-            phase=_PHASE_WORDS[phase],
+            phase=PHASE_WORDS[phase],
             sent_at=wall(),
             trials_done=self._intake.progress.trials_done,
         )
@@ -328,6 +335,8 @@ class AttemptRunner:
                 self._storage_full = True
                 _log.error("lease_file_not_written", attempt_id=self._lease.attempt_id, detail=str(error))
                 return False
+        if self._process is not None:
+            self._process.lease_renewed()
         return True
 
     async def _tell_cancel(self) -> None:
@@ -338,17 +347,15 @@ class AttemptRunner:
     async def _start(self) -> None:
         call = DeviceCall(self._launch, f"the start of {self._lease.attempt_id}")
         try:
-            process = await call.result(_START_DEADLINE_S)
+            process = await call.result(self._target.start_deadline_s)
         except asyncio.CancelledError:
             call.when_done(lambda late: late.kill())
             raise
         except (LaunchError, ModelMissingError, DeviceCallHangsError) as error:
             call.when_done(lambda late: late.kill())
-            missing = isinstance(error, ModelMissingError)
-            reason = FailureReason.MODEL_MISSING if missing else FailureReason.AGENT_BUG
             self._detail = str(error)
             if self._held.stop is None:
-                self._held = self._held.stopping(reason, monotonic_ns())
+                self._held = self._held.stopping(error.reason, monotonic_ns())
             return
         self._process = process
         self._open_link()
@@ -365,11 +372,13 @@ class AttemptRunner:
         return self._target.launch(self.folder, self._target.model_path(self._lease.spec.model))
 
     async def _enter(self, phase: HeldPhase) -> None:
-        word = _PHASE_WORDS[phase]
+        word = PHASE_WORDS[phase]
         await asyncio.to_thread(self._note, lambda seq, now: PhaseChanged(seq=seq, t_mono_ns=now, phase=word))
         self._held = self._held.entered(phase, monotonic_ns())
 
     async def _conclude(self) -> None:
+        # The stream of the agent ends with the result.
+        await self._record_observations()
         finding = Finding(
             process=self._process,
             started=self.folder.start_intended,

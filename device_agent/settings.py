@@ -1,5 +1,6 @@
 """Settings of a device agent: environment `DYNOFARM_*`, overridden by the command line."""
 
+import os
 import re
 import socket
 import sys
@@ -10,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contract.ids import Name
+from device_agent.ios.policy import StartPolicy
 
 Positive = Annotated[float, Field(gt=0)]
 MIB = 1 << 20
@@ -19,6 +21,11 @@ def _own_name() -> str:
     """The host's name as a contract Name."""
     slug = re.sub(r"[^a-z0-9_.-]+", "-", socket.gethostname().lower()).strip("-._")
     return slug[:64] or "agent"
+
+
+def _usbmux_address() -> str:
+    """As libusbmuxd and pymobiledevice3 are told."""
+    return os.environ.get("USBMUXD_SOCKET_ADDRESS", "/var/run/usbmuxd")
 
 
 class AgentSettings(BaseSettings):
@@ -59,10 +66,42 @@ class AgentSettings(BaseSettings):
     """SIGTERM to the agent: runtimes are stopped and results sent within this."""
     retry_first_s: Positive = 0.5
     retry_cap_s: Positive = 30.0
+    usbmux_address: str = Field(default_factory=_usbmux_address)
+    """Where iPhones are: a path or HOST:PORT; default USBMUXD_SOCKET_ADDRESS, else /var/run/usbmuxd.
+    Empty: this agent looks for none."""
+    builds_dir: Path | None = None
+    """Where the app's signed IPAs lie. None: `<home>/builds`."""
+    images_dir: Path | None = None
+    """Where developer disk images lie. None: `<home>/images`."""
+    worker_command: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        *(sys.executable, "-m", "device_agent.ios_worker"),
+    )
+    """What starts the worker of one iPhone; as an environment variable it is a JSON list."""
+    device_call_s: Positive = 10.0
+    """Deadline of a small call to a device."""
+    device_chunk_s: Positive = 30.0
+    """The longest time without progress of a file's transfer."""
+    device_launch_s: Positive = 60.0
+    device_install_s: Positive = 120.0
+    """The longest time without progress of an installation."""
+    device_free_bytes: Annotated[int, Field(ge=0)] = 1024 * MIB
+    """No attempt on a device with less free space."""
+    preflight_s: Positive = 30.0
+    """A device that is ready is looked at this often."""
+    preflight_retry_s: Positive = 3.0
+    """One that is not, this often."""
+    reattach_s: Positive = 90.0
+    """A device that was unplugged in an attempt has this long to come back."""
+    gather_s: Positive = 15.0
+    """After an app's end: how long evidence of its cause is waited for."""
+    start_policy: StartPolicy = StartPolicy()
+    """When an iPhone may start a run; as an environment variable it is a JSON object."""
+    device_sample_s: Positive = 1.0
+    device_conditions_s: Positive = 10.0
     exit_with_parent: bool = False
     """End when the process that started this one is gone (`dynofarm up`)."""
 
-    @field_validator("home", "models_dir")
+    @field_validator("home", "models_dir", "builds_dir", "images_dir")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         return path.expanduser().absolute() if path is not None else None
@@ -83,3 +122,13 @@ class AgentSettings(BaseSettings):
     def models_folder(self) -> Path:
         """Where models lie: `<name>.gguf`, or a folder `<name>/`."""
         return self.models_dir or self.home.expanduser().absolute() / "models"
+
+    @property
+    def builds_folder(self) -> Path:
+        """Where IPAs lie."""
+        return self.builds_dir or self.home.expanduser().absolute() / "builds"
+
+    @property
+    def images_folder(self) -> Path:
+        """Where developer disk images lie."""
+        return self.images_dir or self.home.expanduser().absolute() / "images"

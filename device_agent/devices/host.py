@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 from pathlib import Path
+from typing import Final
 
 import psutil
 from ulid import ULID
@@ -22,6 +23,8 @@ from device_agent.launch.socket_place import socket_folder, socket_name
 from device_agent.launch.subprocess import adopt, launch
 from device_agent.settings import AgentSettings
 
+_START_DEADLINE_S: Final = 60.0
+
 
 class HostTarget:
     """This machine. Its id is made once and kept in the agent's home; the home is the device's identity."""
@@ -35,6 +38,10 @@ class HostTarget:
     @property
     def device_id(self) -> DeviceId:
         return self._device_id
+
+    @property
+    def start_deadline_s(self) -> float:
+        return _START_DEADLINE_S
 
     def report(self) -> DeviceReport:
         """Not ready while the disk is below its floor, no model is here, or it is being calibrated."""
@@ -70,6 +77,9 @@ class HostTarget:
 
     def launch(self, folder: AttemptFolder, model_path: Path) -> RuntimeProcess:
         return launch(folder, self._settings.runtime_command, model_path, self.socket_path(folder))
+
+    def abort_launch(self) -> None:
+        """Starting a process takes no time worth ending."""
 
     def adopt(self, folder: AttemptFolder) -> RuntimeProcess | None:
         return adopt(folder)

@@ -1,12 +1,17 @@
 """What the agent needs of a device, whatever it is: the port behind which targets differ."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from contract.agent_api import DeviceReport
+from contract.events import EventEnvelope
 from contract.ids import DeviceId, Name
 from device_agent.attempt_folder import AttemptFolder
-from device_agent.outcome import ExitStatus
+from device_agent.outcome import Diagnosis, ExitStatus
+
+Observation = Callable[[int], EventEnvelope]
+"""Makes an event of the agent's stream from the number that it gets there."""
 
 
 class RuntimeProcess(Protocol):
@@ -14,11 +19,16 @@ class RuntimeProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """For people and for the events."""
+        """On its device; for people and for the events."""
+        ...
+
+    @property
+    def host_pid(self) -> int | None:
+        """The same where the device is this machine, else None."""
         ...
 
     def exit_status(self) -> ExitStatus | None:
-        """None while it lives."""
+        """None while it lives, or while what it left on its device is still being brought here."""
         ...
 
     def terminate(self) -> None:
@@ -29,8 +39,16 @@ class RuntimeProcess(Protocol):
         """SIGKILL, likewise."""
         ...
 
-    def memory_killed(self) -> bool:
-        """Whether the system killed for memory since it was started, as far as the system counts that."""
+    def lease_renewed(self) -> None:
+        """The folder's lease.json was written anew."""
+        ...
+
+    def observations(self) -> Sequence[Observation]:
+        """What the target saw since the last call, each told once."""
+        ...
+
+    def diagnosis(self) -> Diagnosis | None:
+        """Why it ended, as far as its device tells more than the exit status; None: nothing more."""
         ...
 
 
@@ -42,12 +60,17 @@ class Target(Protocol):
         """The same for ever."""
         ...
 
-    def report(self) -> DeviceReport:
-        """The device as it is now; a fault is a reason in it, never an exception."""
+    @property
+    def start_deadline_s(self) -> float:
+        """How long `launch` may take; an attempt's own limits may end it earlier, by `abort_launch`."""
+        ...
+
+    def report(self) -> DeviceReport | None:
+        """The device as it is now; a fault is a reason in it, never an exception. None: it is away."""
         ...
 
     def model_path(self, name: Name) -> Path:
-        """Where the model lies; ModelMissingError."""
+        """Where the model lies on this host; ModelMissingError."""
         ...
 
     def socket_path(self, folder: AttemptFolder) -> Path:
@@ -55,9 +78,25 @@ class Target(Protocol):
         ...
 
     def launch(self, folder: AttemptFolder, model_path: Path) -> RuntimeProcess:
-        """Start the runtime and record its process; LaunchError."""
+        """Bring there what is needed, start the runtime and record its process; LaunchError."""
+        ...
+
+    def abort_launch(self) -> None:
+        """A launch that is under way ends soon, with LaunchError. Never blocks."""
         ...
 
     def adopt(self, folder: AttemptFolder) -> RuntimeProcess | None:
         """The runtime that an earlier life of this agent started; None when it is gone or never was."""
+        ...
+
+
+class Fleet(Protocol):
+    """Targets that come and go by themselves. All methods belong to the agent's loop."""
+
+    async def run(self, found: Callable[[Target], None]) -> None:
+        """Until cancelled; `found` is called once for each target, also for one that was there before."""
+        ...
+
+    def target(self, device_id: DeviceId) -> Target | None:
+        """A target of this fleet although it may be away; None when the id is none of its kind."""
         ...

@@ -1,7 +1,7 @@
 """The preflight ladder as data: each rung's state, and what a person would have to do; pure.
 
-A rung is passed, waits (it passes by itself), or blocks (a person must act). A blocking rung hides those above
-it: they cannot be looked at. The iOS matrix is phone.md section 3.
+A rung is passed, waits (it passes by itself), or blocks (a person must act). A blocking rung hides those
+above it: they cannot be looked at. The iOS matrix is phone.md section 3.
 """
 
 from collections.abc import Iterable
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
-
-from packaging.version import InvalidVersion, Version
 
 from contract.failures import FailureReason
 from device_agent.ios_worker.protocol import Description, WorkerErrorKind
@@ -28,6 +26,7 @@ class Rung(StrEnum):
     TUNNEL = "tunnel"
     DEVELOPER_SERVICE = "developer_service"
     FREE_SPACE = "free_space"
+    CONDITIONS = "conditions"
     BATTERY = "battery"
     THERMAL = "thermal"
     LOW_POWER = "low_power"
@@ -111,26 +110,31 @@ def step_of_error(rung: Rung, kind: WorkerErrorKind, detail: str) -> Step:
     return blocked(own_rung, advice or detail)
 
 
-_SUPPORTED_SINCE: Final = Version("16.0")
-_TUNNEL_LACKS: Final = (Version("17.0"), Version("17.4"))
+_SUPPORTED_SINCE: Final = (16, 0)
+_TUNNEL_LACKS: Final = ((17, 0), (17, 4))
 
 
 def ios_step(description: Description) -> Step:
     """17.0 to 17.3 have no tunnel without root; before 16 nobody has looked."""
-    try:
-        version = Version(description.os_version)
-    except InvalidVersion:
-        return blocked(
-            Rung.SUPPORTED_IOS, f"the iOS version {description.os_version!r} is unknown; update it"
-        )
+    rung, text = Rung.SUPPORTED_IOS, description.os_version
+    version = ios_version(text)
+    if version is None:
+        return blocked(rung, f"the iOS version {text!r} is unknown; update the device")
     if version < _SUPPORTED_SINCE:
-        return blocked(Rung.SUPPORTED_IOS, f"iOS {version} is too old; update it to 16 or, better, to 17.4")
+        return blocked(rung, f"iOS {text} is too old; update it to 16 or, better, to 17.4 or newer")
     if _TUNNEL_LACKS[0] <= version < _TUNNEL_LACKS[1]:
         return blocked(
-            Rung.SUPPORTED_IOS,
-            f"iOS {version} opens its developer tunnel to root or over Wi-Fi only; update it to 17.4 or newer",
+            rung, f"iOS {text} has its developer tunnel for root or Wi-Fi only; update it to 17.4 or newer"
         )
-    return passed(Rung.SUPPORTED_IOS, f"{description.os_name} {description.os_version}")
+    return passed(rung, f"{description.os_name} {text}")
+
+
+def ios_version(text: str) -> tuple[int, int] | None:
+    """Major and minor; None for what is no version."""
+    parts = text.split(".")
+    if not parts[0].isdigit() or (len(parts) > 1 and not parts[1].isdigit()):
+        return None
+    return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
 
 
 def unlocked_step(description: Description) -> Step:

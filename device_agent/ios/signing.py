@@ -30,9 +30,7 @@ class SigningProfile:
         if now >= self.expires_at:
             return f"the profile {self.name!r} expired on {self.expires_at:%Y-%m-%d}; sign the build anew"
         if self.devices is not None and device_id not in self.devices:
-            return (
-                f"the profile {self.name!r} does not name this device; add its UDID and sign the build anew"
-            )
+            return f"the profile {self.name!r} lacks this device; add its UDID and sign the build anew"
         return ""
 
 

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import psutil
 
+from contract.events import JetsamKilled
+from contract.failures import FailureReason
 from device_agent.attempt_folder import AttemptFolder, ProcessRecord
+from device_agent.devices.port import Observation
 from device_agent.errors import LaunchError
 from device_agent.launch.memory_kills import counters_here, memory_kill_count
-from device_agent.outcome import ExitStatus
+from device_agent.outcome import Diagnosis, ExitStatus
 
 # Start times come in clock ticks of 10 ms and are computed from two readings.
 _SAME_START_S = 1.0
@@ -27,9 +30,14 @@ class _Signalled:
     def __init__(self, pid: int, kills_before: int | None) -> None:
         self._pid = pid
         self._kills_before = kills_before
+        self._signalled = False
 
     @property
     def pid(self) -> int:
+        return self._pid
+
+    @property
+    def host_pid(self) -> int | None:
         return self._pid
 
     def exit_status(self) -> ExitStatus | None:
@@ -41,13 +49,37 @@ class _Signalled:
     def kill(self) -> None:
         self._signal_group(signal.SIGKILL)
 
-    def memory_killed(self) -> bool:
+    def lease_renewed(self) -> None:
+        """It reads the file itself."""
+
+    def observations(self) -> Sequence[Observation]:
+        return ()
+
+    def diagnosis(self) -> Diagnosis | None:
+        """Linux tells no process why it was killed, but it counts its kills for memory."""
+        status = self.exit_status()
+        if status is None or status.signal != signal.SIGKILL or self._signalled:
+            return None
         now = memory_kill_count(counters_here())
-        return now is not None and self._kills_before is not None and now > self._kills_before
+        if now is None or self._kills_before is None or now <= self._kills_before:
+            return None
+        return Diagnosis(FailureReason.JETSAM, "the system killed it for memory", self._memory_kill)
+
+    def _memory_kill(self, seq: int, t_mono_ns: int) -> JetsamKilled:
+        return JetsamKilled(
+            seq=seq,
+            t_mono_ns=t_mono_ns,
+            report_found=False,
+            kill_reason="out of memory",
+            process_name="runtime",
+            pid=self._pid,
+            evidence=["SIGKILL that the agent did not send", "the system's count of memory kills rose"],
+        )
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.exit_status() is not None:
             return
+        self._signalled = True
         try:
             os.killpg(self._pid, number)
         except ProcessLookupError:

@@ -32,7 +32,7 @@ class HostSampler:
             return
         self._due_ns = now_ns + seconds_ns(self._settings.host_sample_s)
         try:
-            await asyncio.to_thread(self._sample, None if process is None else process.pid)
+            await asyncio.to_thread(self._sample, None if process is None else process.host_pid)
         except SpoolFullError as error:
             _log.warning("sample_not_kept", detail=str(error))
 

@@ -13,7 +13,7 @@ from device_agent.attempt_folder import AttemptFolder
 from device_agent.collect.intake import Progress
 from device_agent.collect.spool import Arrivals, Spool
 from device_agent.conclusion import Finding, conclude_attempt
-from device_agent.outcome import ExitStatus
+from device_agent.outcome import Diagnosis, ExitStatus
 from device_agent.resumption import open_spool
 from device_agent.settings import AgentSettings
 from tests.device_agent.test_attempt_folder import grant
@@ -38,8 +38,20 @@ class Ended:
 
     kill = terminate
 
-    def memory_killed(self) -> bool:
-        return self._memory_kill
+    def diagnosis(self) -> Diagnosis | None:
+        return Diagnosis(FailureReason.JETSAM, "out of memory", killed) if self._memory_kill else None
+
+
+def killed(seq: int, t_mono_ns: int) -> JetsamKilled:
+    return JetsamKilled(
+        seq=seq,
+        t_mono_ns=t_mono_ns,
+        report_found=False,
+        kill_reason="out of memory",
+        process_name="runtime",
+        pid=Ended.pid,
+        evidence=["a count rose"],
+    )
 
 
 def finding(process: Ended | None, stop: FailureReason | None = None) -> Finding:
@@ -88,7 +100,7 @@ def test_an_exit_seen_in_an_earlier_life_is_remembered(folder: AttemptFolder, sp
     assert [e.exit_code for e in exits] == [7]
 
 
-def test_a_memory_kill_is_inferred_from_the_counters_and_says_so(folder: AttemptFolder, spool: Spool) -> None:
+def test_what_the_device_tells_of_a_kill_is_an_event_and_the_reason(folder: AttemptFolder, spool: Spool) -> None:
     conclude_attempt(folder, spool, finding(Ended(ExitStatus(None, 9), memory_kill=True)))
     (killed,) = spool.events(A, "jetsam_killed")
     assert isinstance(killed, JetsamKilled)

@@ -4,7 +4,7 @@ import pytest
 
 from contract.events import RuntimeFinished
 from contract.failures import FAILURES, FailureReason, Fault
-from device_agent.outcome import Ending, ExitStatus, conclude, outcome_of
+from device_agent.outcome import Diagnosis, Ending, ExitStatus, conclude, outcome_of
 
 R = FailureReason
 
@@ -19,7 +19,7 @@ def ending(
     stop: FailureReason | None = None,
     invalid: str = "",
 ) -> Ending:
-    return Ending(status, last, stop, invalid, memory_killed=False, detail="log")
+    return Ending(status, last, stop, invalid, diagnosis=None, detail="log")
 
 
 DONE = finished("completed")
@@ -58,8 +58,16 @@ def test_an_ending_has_one_verdict(given: Ending, outcome: str, reason: FailureR
 
 
 def test_a_kill_while_the_system_killed_for_memory_is_no_crash() -> None:
-    killed = Ending(ExitStatus(None, 9), None, None, "", memory_killed=True, detail="")
+    killed = Ending(ExitStatus(None, 9), None, None, "", Diagnosis(R.JETSAM, "out of memory"), "")
     assert conclude(killed).reason is R.JETSAM
+
+
+def test_the_device_explains_a_silence_but_not_what_the_agent_did_for_its_own_reasons() -> None:
+    gone = Diagnosis(R.DEVICE_DISCONNECTED, "detached")
+    stalled = Ending(ExitStatus(None, None), None, R.RUNTIME_STALLED, "", gone, "")
+    fenced = Ending(ExitStatus(None, None), None, R.LEASE_EXPIRED, "", gone, "")
+    assert conclude(stalled).reason is R.DEVICE_DISCONNECTED
+    assert conclude(fenced).reason is R.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize("reason", FailureReason)
