@@ -24,6 +24,7 @@ from device_agent.errors import (
     RefusedError,
 )
 from device_agent.identity import ADVICE, enroll, identity_path, read_identity
+from device_agent.ios.supervisor import IosFleet
 from device_agent.loop import Agent
 from device_agent.settings import AgentSettings
 
@@ -71,7 +72,8 @@ async def _serve(settings: AgentSettings, parent_pid: int) -> AgentExit:
     try:
         if (refused := await _identify(client, settings, stop)) is not None:
             return refused
-        agent = Agent(client, settings, [HostTarget(settings)])
+        fleet = IosFleet(settings) if settings.usbmux_address else None
+        agent = Agent(client, settings, [HostTarget(settings)], fleet)
         await agent.run(stop)
         return AgentExit.RESTART if agent.over_budget and not stop.is_set() else AgentExit.STOPPED
     finally:

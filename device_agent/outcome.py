@@ -92,7 +92,7 @@ def conclude(ending: Ending) -> Verdict:
     explained = ending.explained
     if ending.stop is not None and explained is None:
         return _because(ending.stop, ending.detail)
-    if finished is not None:
+    if finished is not None and (explained is None or finished.status != "cancelled"):
         return _because(_said(finished), finished.detail or ending.detail)
     if explained is not None:
         return _because(explained.reason, f"{explained.detail}. {ending.detail}")
