@@ -1,19 +1,17 @@
 """The process that measures: started, waited for with a deadline, ended with us; its answer parsed once."""
 
-import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Sequence
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from client.child_process import end_process
 from client.errors import ClientError, InfrastructureError, RunCancelledError, UsageError
 from contract.bench import BenchFailure, BenchReport
 from contract.runtime_link import RuntimeExit
 
-STOP_TIMEOUT_S: Final = 30.0
 _GRACE_S: Final = 120.0
 """The process ends by itself at its limit; then it has this long to say so."""
 _ANSWER: Final[TypeAdapter[BenchReport | BenchFailure]] = TypeAdapter(BenchReport | BenchFailure)
@@ -43,21 +41,10 @@ def run_bench(program: Sequence[str], limit_s: float) -> BenchReport:
             "bench-stalled", f"no answer within {limit_s + _GRACE_S:g} s", "raise --limit-s, or measure less"
         ) from error
     finally:
-        _stop(process)
+        end_process(process)
+        if process.stdout is not None:
+            process.stdout.close()
     return _report(said, process.returncode)
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(STOP_TIMEOUT_S)
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _report(said: bytes, exit_code: int) -> BenchReport:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from client.commands import bench, demo, devices, farm, gate, runs, workloads
+from client.commands import bench, calibrate, demo, devices, farm, gate, runs, trace, workloads
 from client.errors import ClientError, UsageError
 from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, command, default_command
 from client.output import Output
@@ -46,6 +46,7 @@ def _dynofarm(
 command(app, "demo", demo.DemoOptions, demo.demo)
 command(app, "up", farm.UpOptions, farm.up)
 command(app, "agent", ControllerOptions, farm.agent)
+command(app, "calibrate", calibrate.CalibrateOptions, calibrate.calibrate)
 command(app, "submit", SubmitOptions, runs.submit)
 command(app, "watch", runs.WatchOptions, runs.watch)
 command(app, "report", RunOptions, runs.report)
@@ -53,6 +54,7 @@ command(app, "compare", runs.CompareOptions, runs.compare)
 command(app, "gate", gate.GateOptions, gate.gate)
 command(app, "runs", runs.RunsOptions, runs.runs)
 command(app, "cancel", RunOptions, runs.cancel)
+command(app, "trace", trace.TraceOptions, trace.trace)
 
 _devices = _group("The devices of the farm.")
 app.add_typer(_devices, name="devices")

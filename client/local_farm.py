@@ -14,13 +14,12 @@ from typing import IO, Final, NoReturn, Self
 from pydantic import SecretStr
 
 from client.api import DynofarmClient
+from client.child_process import STOP_TIMEOUT_S, end_process
 from client.connection import Patience
 from client.errors import ControllerUnreachableError, InfrastructureError, UsageError
 from client.farm_home import FarmHome
 
 START_TIMEOUT_S: Final = 60.0
-# The controller gives its own agent a deadline inside of this one.
-STOP_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.1
 _LOG_LINES_SHOWN: Final = 8
 _LOG_BYTES_READ: Final = 16_384
@@ -110,16 +109,8 @@ class LocalFarm:
 
     def stop(self) -> None:
         """Ask it to end, wait for the stop timeout, then end it and whatever it has left in its session."""
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(self._command.stop_timeout_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(STOP_TIMEOUT_S)
+        if self._process is not None:
+            end_process(self._process, self._command.stop_timeout_s)
 
     @property
     def _pid(self) -> int | None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from client.figures_as_text import change, printable, spread, title
+from client.render_calibration import calibration_line
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
 from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_tokens
 
@@ -46,10 +47,15 @@ def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
             device.state,
             printable(device.device_model),
             printable(f"{device.os_name} {device.os_version}"),
-            printable(", ".join(device.models)),
+            printable(", ".join(_marked_models(device))),
             printable("; ".join(device.reasons)),
         )
     return table if devices else Text("no devices yet; `dynofarm agent` on a machine adds it")
+
+
+def _marked_models(device: DeviceView) -> list[str]:
+    calibrated = {each.model for each in device.calibrations}
+    return [f"{name} (calibrated)" if name in calibrated else name for name in device.models]
 
 
 def device_view(device: DeviceView) -> RenderableType:
@@ -64,6 +70,7 @@ def device_view(device: DeviceView) -> RenderableType:
         "OS": f"{device.os_name} {device.os_version} {device.os_build}".strip(),
         "memory": memory,
         "language models": ", ".join(device.models) or "none",
+        "calibrated": "\n".join(map(calibration_line, device.calibrations)) or "–",
         "labels": ", ".join(f"{key}={value}" for key, value in device.labels.items()) or "–",
         "agent": device.agent_id,
         "attempt": device.attempt_id or "–",

@@ -34,6 +34,11 @@ class ClientSettings(BaseSettings):
     """What starts a device agent; as an environment variable it is a JSON list."""
     bench_command: Annotated[tuple[str, ...], Field(min_length=1)] = (sys.executable, "-m", "runtime.bench")
     """What measures the runtime; as an environment variable it is a JSON list."""
+    calibrate_command: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        sys.executable,
+        *("-m", "device_agent.calibrate"),
+    )
+    """What calibrates this machine; as an environment variable it is a JSON list."""
 
 
 def read_settings() -> ClientSettings:
