@@ -25,8 +25,9 @@ PARTIAL_SUFFIX: Final = ".part"
 """A file that is still being pushed; renamed once its size and digest are right."""
 
 BUILD_FILE: Final = "build.json"
-"""Documents/build.json: {"sha256": digest of the installed IPA}, written by the host after an installation. An
-upgrade keeps it and a removal of the app removes it, as iOS does with Documents."""
+"""Documents/build.json: {"sha256": digest of the installed IPA}, written by the host after an installation.
+An upgrade keeps it and a removal of the app removes it, as iOS does with Documents."""
 
 VIRTUAL_DOMAIN: Final = "dev.dynofarm.virtual"
-"""Lockdown domain that only an emulated device has: its value `Virtual` is true, `MemoryBytes` its memory."""
+"""Lockdown domain that only an emulated device has: `Virtual` is true; `MemoryBytes`, `ThermalState` and
+`LowPowerMode` tell what no service of a real device tells the host."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from contract import ios_app
 from device_agent.virtual.device import VirtualDevice
 
 
@@ -29,6 +30,13 @@ def domain_values(device: VirtualDevice, domain: str) -> dict[str, Any]:
             return {"EnableWifiConnections": False}
         case "com.apple.international":
             return {"Language": "en", "Locale": "en_GB", "Keyboard": "en_GB"}
+        case ios_app.VIRTUAL_DOMAIN:
+            return {
+                "Virtual": True,
+                "MemoryBytes": device.record.model.memory_bytes,
+                "ThermalState": device.record.thermal_state,
+                "LowPowerMode": device.record.low_power_mode,
+            }
         case _:
             return {}
 
@@ -38,6 +46,7 @@ def _identity(device: VirtualDevice) -> dict[str, Any]:
     return {
         "ActivationState": "Activated",
         "BoardId": model.board_id,
+        "BootSessionID": record.boot_id,
         "BuildVersion": version.build,
         "ChipID": model.chip_id,
         "CPUArchitecture": "arm64e",
