@@ -7,9 +7,16 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from client.commands import bench, calibrate, demo, devices, farm, gate, runs, trace, workloads
+from client.commands import bench, calibrate, demo, devices, farm, gate, runs, trace, virtual, workloads
 from client.errors import ClientError, UsageError
-from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, command, default_command
+from client.options import (
+    INTERRUPTED_EXIT,
+    ControllerOptions,
+    HomeOptions,
+    RunOptions,
+    command,
+    default_command,
+)
 from client.output import Output
 from client.run_request import SubmitOptions
 from contract.states import GateExit
@@ -69,6 +76,14 @@ app.add_typer(_workloads, name="workloads")
 default_command(_workloads, workloads.WorkloadsOptions, workloads.workloads)
 command(_workloads, "list", ControllerOptions, workloads.list_workloads)
 command(_workloads, "show", workloads.WorkloadOptions, workloads.show)
+
+_virtual = _group("Emulated iPhones on this machine.")
+app.add_typer(_virtual, name="virtual")
+default_command(_virtual, virtual.VirtualOptions, virtual.virtual)
+command(_virtual, "list", HomeOptions, virtual.list_virtual)
+command(_virtual, "fault", virtual.FaultOptions, virtual.fault)
+command(_virtual, "faults", virtual.FaultsOptions, virtual.faults)
+command(_virtual, "stop", HomeOptions, virtual.stop)
 
 _bench = _group("Measurements on this machine, without a farm.")
 app.add_typer(_bench, name="bench")

@@ -39,6 +39,11 @@ class ClientSettings(BaseSettings):
         *("-m", "device_agent.calibrate"),
     )
     """What calibrates this machine; as an environment variable it is a JSON list."""
+    virtual_command: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        sys.executable,
+        *("-m", "device_agent.virtual"),
+    )
+    """What serves emulated iPhones; as an environment variable it is a JSON list."""
 
 
 def read_settings() -> ClientSettings:

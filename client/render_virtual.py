@@ -1,0 +1,72 @@
+"""Emulated devices and their faults as rich renderables, pure."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from client.figures_as_text import printable
+from contract.virtual_devices import SOCKET_VARIABLE, EmulatorView, FaultKind, VirtualDeviceView
+
+
+def emulator_text(view: EmulatorView) -> RenderableType:
+    """Where clients find the devices, and which there are."""
+    head = Text(
+        f"{len(view.devices)} virtual devices (emulated, no Apple hardware)\n"
+        f"export {SOCKET_VARIABLE}={view.usbmuxd_socket}",
+        overflow="fold",
+    )
+    return Group(head, devices_table(view.devices))
+
+
+def devices_table(devices: Sequence[VirtualDeviceView]) -> RenderableType:
+    """One row per device."""
+    table = _table("UDID", "device", "iOS", "link", "app", "conditions")
+    for device in devices:
+        table.add_row(
+            device.udid,
+            f"{device.product_type}\n{printable(device.device_name)}",
+            device.ios_version,
+            ", ".join(f"#{number}" for number in device.device_ids) or "unplugged",
+            "\n".join(f"pid {app.pid}, {app.footprint_bytes / 1e6:.0f} MB" for app in device.apps) or "–",
+            _conditions(device),
+        )
+    return table
+
+
+def _conditions(device: VirtualDeviceView) -> str:
+    said = {
+        "locked": device.is_locked,
+        f"trust: {device.trust}": device.trust != "accept",
+        "developer mode off": not device.developer_mode,
+        "no developer image": not device.image_mounted,
+        device.thermal_state: device.thermal_state != "nominal",
+        "low power": device.low_power_mode,
+        f"{device.counters.faults_waiting} faults wait": bool(device.counters.faults_waiting),
+    }
+    shown = [text for text, holds in said.items() if holds]
+    return ", ".join([*shown, f"{device.battery_percent} %", f"{device.free_bytes / 1e9:.1f} GB free"])
+
+
+def faults_table(kinds: Sequence[FaultKind]) -> RenderableType:
+    """Each fault with its options."""
+    table = _table("fault", "what it does", "options")
+    for kind in kinds:
+        options = [
+            f"{option.name}={'|'.join(option.choices) or option.default}: {option.help}"
+            for option in kind.options
+        ]
+        table.add_row(kind.name, kind.help, "\n".join(options) or "–")
+    moments = Text(
+        "Every fault can wait: --at push:BYTES, event:LINES, install:PERCENT, launch:N or delay:SECONDS.",
+        overflow="fold",
+    )
+    return Group(table, moments)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
