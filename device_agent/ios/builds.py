@@ -5,10 +5,12 @@ import plistlib
 import re
 import zipfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from contract.failures import FailureReason
+from contract.ids import DeviceId
 from device_agent.ios.errors import StartRefusedError
 from device_agent.ios.signing import ProfileUnreadableError, SigningProfile, parse_profile
 
@@ -32,6 +34,12 @@ class Build:
     executable: str
     version: str
     profile: SigningProfile | None
+
+    def signing_problem(self, device_id: DeviceId, now: datetime, *, virtual: bool) -> str:
+        """Why the device would not start it, "" for nothing. Only an emulated one needs no profile."""
+        if self.profile is not None:
+            return self.profile.problem(device_id, now)
+        return "" if virtual else f"{self.path.name} has no provisioning profile; sign it for this device"
 
 
 class BuildShelf:

@@ -143,20 +143,20 @@ async def _conditions(climb: _Climb) -> list[Step]:
 
 async def _app_build(climb: _Climb) -> list[Step]:
     """Any build may be installed later; here counts whether the newest could be started on this device."""
-    device = climb.device
+    device, known = climb.device, _known(climb)
+    app = await device.call(APP, AppQuery(bundle_id=BUNDLE_ID), device.settings.device_call_s)
+    climb.properties["app_build"] = app.build_sha256 or ""
     try:
         build = await asyncio.to_thread(device.shelf.choose, None)
     except LaunchError as error:
+        if known.virtual and app.installed:
+            return [ladder.passed(Rung.APP_BUILD, "the one that the emulated device brings")]
         return [ladder.blocked(Rung.APP_BUILD, str(error))]
-    app = await device.call(APP, AppQuery(bundle_id=build.bundle_id), device.settings.device_call_s)
-    climb.properties["app_build"] = app.build_sha256 or ""
     climb.properties["app_build_wanted"] = build.sha256
     said = "installed" if app.build_sha256 == build.sha256 else "is installed by the next attempt"
-    steps = [ladder.passed(Rung.APP_BUILD, f"{build.path.name} {said}")]
-    problem = build.profile.problem(device.udid, wall()) if build.profile is not None else ""
-    if build.profile is None and not _known(climb).virtual:
-        problem = f"{build.path.name} has no provisioning profile; sign it for this device"
-    return [*steps, ladder.blocked(Rung.SIGNING, problem) if problem else ladder.passed(Rung.SIGNING)]
+    problem = build.signing_problem(device.udid, wall(), virtual=known.virtual)
+    signing = ladder.blocked(Rung.SIGNING, problem) if problem else ladder.passed(Rung.SIGNING)
+    return [ladder.passed(Rung.APP_BUILD, f"{build.path.name} {said}"), signing]
 
 
 def _known(climb: _Climb) -> Description:

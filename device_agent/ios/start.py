@@ -54,6 +54,14 @@ _MICROSECOND_NS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class AppIdentity:
+    """What is started. executable: the process's name, by which crash reports know it."""
+
+    bundle_id: str
+    executable: str
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """One start of one attempt. `run` returns the record of the started app; LaunchError."""
 
@@ -65,20 +73,19 @@ class Start:
     async def run(self) -> RunRecord:
         """Needs the device's turn."""
         description = await self._described()
-        build = await self._chosen(description)
-        await self._install(build)
-        await self._tidy(build.bundle_id)
-        model = await self._push_model(build.bundle_id)
+        app = await self._app(description)
+        await self._tidy(app.bundle_id)
+        model = await self._push_model(app.bundle_id)
         port = port_of(self.folder.attempt_id)
         environment = {
             ios_app.ENV_ATTEMPT_FOLDER: remote_folder(self.folder.attempt_id),
             ios_app.ENV_MODEL_FOLDER: model,
             ios_app.ENV_PORT: str(port),
         }
-        await self._write_folder(build.bundle_id, environment)
+        await self._write_folder(app.bundle_id, environment)
         record = RunRecord(
-            bundle_id=build.bundle_id,
-            process_name=build.executable,
+            bundle_id=app.bundle_id,
+            process_name=app.executable,
             port=port,
             pid=None,
             boot_id=description.boot_id,
@@ -106,33 +113,35 @@ class Start:
                 raise DeviceFaultError(kind, step.say)
         return description
 
-    async def _chosen(self, description: Description) -> Build:
+    async def _app(self, description: Description) -> AppIdentity:
+        """The app that is on the device now: the wanted build, or the one that an emulated device brings."""
+        call_s = self.device.settings.device_call_s
         artifact = self.folder.spec().build.artifact
-        build = await asyncio.to_thread(self.device.shelf.choose, artifact)
-        if build.profile is None and not description.virtual:
-            raise StartRefusedError(
-                f"{build.path.name} has no provisioning profile; sign it for this device",
-                FailureReason.SIGNING,
-            )
-        problem = build.profile.problem(self.device.udid, wall()) if build.profile is not None else ""
+        installed = await self.device.call(APP, AppQuery(bundle_id=ios_app.BUNDLE_ID), call_s)
+        try:
+            build = await asyncio.to_thread(self.device.shelf.choose, artifact)
+        except StartRefusedError:
+            if artifact is None and description.virtual and installed.installed:
+                return AppIdentity(ios_app.BUNDLE_ID, installed.executable)
+            raise
+        problem = build.signing_problem(self.device.udid, wall(), virtual=description.virtual)
         if problem:
             raise StartRefusedError(problem, FailureReason.SIGNING)
-        return build
+        if build.bundle_id != ios_app.BUNDLE_ID:
+            raise StartRefusedError(
+                f"{build.path.name} is {build.bundle_id}, not {ios_app.BUNDLE_ID}", FailureReason.SIGNING
+            )
+        if not installed.installed or installed.build_sha256 != build.sha256:
+            await self._install(build, upgrade=installed.installed)
+        return AppIdentity(build.bundle_id, build.executable)
 
-    async def _install(self, build: Build) -> None:
-        settings = self.device.settings
-        app = await self.device.call(APP, AppQuery(bundle_id=build.bundle_id), settings.device_call_s)
-        if app.installed and app.build_sha256 == build.sha256:
-            return
+    async def _install(self, build: Build, *, upgrade: bool) -> None:
         install = Install(
-            bundle_id=build.bundle_id,
-            ipa_path=str(build.path),
-            sha256=build.sha256,
-            upgrade=app.installed,
+            bundle_id=build.bundle_id, ipa_path=str(build.path), sha256=build.sha256, upgrade=upgrade
         )
         _log.info("app_is_installed", device_id=self.device.udid, build=build.sha256[:12])
         try:
-            await self.device.call(INSTALL, install, settings.device_install_s)
+            await self.device.call(INSTALL, install, self.device.settings.device_install_s)
         except DeviceFaultError as error:
             if error.fault_kind is WorkerErrorKind.STALLED:
                 raise StartRefusedError(str(error), FailureReason.INSTALL_TIMEOUT) from error

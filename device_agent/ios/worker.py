@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,13 +144,17 @@ class WorkerProcess:
 
     async def kill(self) -> None:
         """SIGKILL; returns when it is gone and everything that waited was told."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None:
-                self._process.kill()
+        self._kill_now()
         await self._process.wait()
         await asyncio.wait([self._reading], timeout=1.0)
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+
+    def _kill_now(self) -> None:
+        """Not by asyncio's own kill: that looks first whether it has ended, and so takes its exit code."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def _write(self, request: Request) -> None:
         stdin = self._process.stdin
@@ -169,9 +174,7 @@ class WorkerProcess:
             # A line without end, or a pipe that broke: nothing that follows can be told apart.
             _log.error("worker_unreadable", pid=self.pid, detail=str(error))
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                if self._process.returncode is None:
-                    self._process.kill()
+            self._kill_now()
             await self._process.wait()
             for pending in self._pending.values():
                 if not pending.answer.done():

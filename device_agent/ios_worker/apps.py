@@ -60,10 +60,13 @@ class Apps:
         client = await self._session.lockdown()
         found = await _lookup(client, query.bundle_id)
         if found is None:
-            return InstalledApp(installed=False, version="", build_sha256=None)
+            return InstalledApp(installed=False, version="", executable="", build_sha256=None)
         version = f"{found.get('CFBundleShortVersionString', '')} ({found.get('CFBundleVersion', '')})"
         return InstalledApp(
-            installed=True, version=version, build_sha256=await self._build_digest(query.bundle_id)
+            installed=True,
+            version=version,
+            executable=str(found.get("CFBundleExecutable", "")),
+            build_sha256=await self._build_digest(query.bundle_id),
         )
 
     async def install(self, install: Install, progress: Progress) -> Nothing:

@@ -91,6 +91,7 @@ class InstalledApp(ContractModel):
 
     installed: bool
     version: str
+    executable: str
     build_sha256: str | None
 
 

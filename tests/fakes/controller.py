@@ -109,6 +109,8 @@ class FakeController:
         self.abandon: set[str] = set()
         self.revoked: set[str] = set()
         self.drain = False
+        self.only_for: dict[str, str] = {}
+        """Attempts that only one device may have."""
         self.hello_interval_s = 0.5
         self.claim_wait_s = 0.3
         self.renewal_answer_delay_s = 0.0
@@ -117,8 +119,10 @@ class FakeController:
 
     # What tests do
 
-    def submit(self, spec: AttemptSpec) -> AttemptSpec:
+    def submit(self, spec: AttemptSpec, device_id: str | None = None) -> AttemptSpec:
         with self.lock:
+            if device_id is not None:
+                self.only_for[spec.attempt_id] = device_id
             self.queue.append(spec)
             self.lock.notify_all()
         return spec
@@ -221,8 +225,12 @@ class FakeController:
             self.claim_requests += 1
             while request.claim_id not in self.claims:
                 free = [d for d in request.devices if not self._device_busy(d)]
-                if self.queue and free:
-                    self.claims[request.claim_id] = self._grant(free[0], self.queue.pop(0))
+                fitting = [
+                    s for s in self.queue if self.only_for.get(s.attempt_id, free[:1]) in (*free, free[:1])
+                ]
+                if fitting and free:
+                    self.queue.remove(fitting[0])
+                    self.claims[request.claim_id] = self._grant(free[0], fitting[0])
                 elif time.monotonic() >= end_s:
                     self.claims[request.claim_id] = None
                 else:

@@ -90,9 +90,16 @@ def serve_reader(connection: socket.socket, events: Events) -> None:
         connection.close()
 
 
+SEEN: dict[int, int] = {}
+
+
 def lease_says(attempt_dir: Path) -> str:
     lease = json.loads((attempt_dir / "lease.json").read_bytes())
-    if time.monotonic_ns() >= lease["deadline_mono_ns"]:
+    deadline_ns = lease["deadline_mono_ns"]
+    if lease.get("ttl_s") is not None:
+        first_ns = SEEN.setdefault(lease["renewal"], time.monotonic_ns())
+        deadline_ns = first_ns + int(lease["ttl_s"] * 1e9)
+    if time.monotonic_ns() >= deadline_ns:
         return "expired"
     return str(lease["directive"])
 
