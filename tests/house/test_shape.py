@@ -62,7 +62,13 @@ def test_a_test_file_that_mirrors_nothing_is_found(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["tests/runtime/kv/test_a.py", "tests/runtime/kv/block_pool/test_a.py", "tests/e2e/test_a.py"]
+    "path",
+    [
+        "tests/runtime/kv/test_a.py",
+        "tests/runtime/kv/block_pool/test_a.py",
+        "tests/e2e/test_a.py",
+        "tests/runtime/exactness/test_a.py",
+    ],
 )
 def test_a_test_file_may_mirror_a_folder_or_a_module(path: str) -> None:
     folders = shape_rules.mirrorable([PurePosixPath("runtime/kv/block_pool.py")])
