@@ -66,7 +66,7 @@ _RULES: Final[dict[OptionName, ContestRules]] = {
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRequest:
-    """limit_s: no round begins later, but every option has one round."""
+    """limit_s: no round begins later after the model was loaded, but every option has one round."""
 
     model: Name
     model_path: Path
@@ -81,7 +81,6 @@ class Calibrator:
         self._say = say
         self._began_ns = time.monotonic_ns()
         self._machine = this_machine()
-        self._compute = decide_compute(EngineOptions(), self._machine)
         self._meter = OthersMeter()
 
     def run(self) -> CalibrationReport:
@@ -93,23 +92,25 @@ class Calibrator:
 
     def _run(self) -> CalibrationReport:
         self._tell("loading the model")
+        compute = decide_compute(EngineOptions(), self._machine)
         models = ModelHolder(self._request.model_path, lambda stage, duration_ns: None)
         digest = model_digest(self._request.model_path)
-        model = self._model(models, self._machine.cores)
+        model = models.model(compute, self._machine.cores)
         sizes = probe_sizes(model, _BATCH_CANDIDATES[-1], _pool_bytes(self._machine, model))
         probe = SpeedProbe(model, sizes)
+        loaded_s = self._spent_s
+        self._began_ns = time.monotonic_ns()
         try:
-            threads = self._threads(models, probe)
-            self._model(models, threads.chosen)
+            threads = self._threads(lambda count: models.model(compute, count), probe)
+            models.model(compute, threads.chosen)
             batch = self._batch(probe)
             chunk = self._chunk(probe)
         finally:
             probe.close()
         options = [threads, batch, chunk]
-        duration_ns = time.monotonic_ns() - self._began_ns
         calibration = Calibration(
             model=self._request.model,
-            key=calibration_key(self._compute, self._machine, digest),
+            key=calibration_key(compute, self._machine, digest),
             measured_at=datetime.now(UTC),
             threads=threads.chosen,
             max_batch_sequences=batch.chosen,
@@ -117,19 +118,18 @@ class Calibrator:
             unclear=[measured.option for measured in options if not measured.is_clear],
             others_cpu_percent=self._others_percent(self._began_ns),
         )
-        return CalibrationReport(calibration=calibration, options=options, duration_s=duration_ns / 1e9)
+        return CalibrationReport(
+            calibration=calibration, options=options, duration_s=loaded_s + self._spent_s
+        )
 
-    def _model(self, models: ModelHolder, threads: int) -> LlamaModel:
-        return models.model(self._compute, threads)
-
-    def _threads(self, models: ModelHolder, probe: SpeedProbe) -> OptionMeasured:
+    def _threads(self, set_threads: Callable[[int], object], probe: SpeedProbe) -> OptionMeasured:
         """What a run consists of, each part counted alike: prefill, one agent's decode, several agents'."""
         prompt = min(_THREADS_PROMPT_TOKENS, probe.sizes.prompt_tokens)
         several = min(_THREADS_BATCH, probe.sizes.sequences)
         steps = _steps_for(probe.decode_step_s(1, 1))
 
         def measure(threads: int) -> tuple[float, Figures]:
-            self._model(models, threads)
+            set_threads(threads)
             # The first step after a change wakes or makes the threads.
             probe.decode_step_s(1, 1)
             prefill_s = probe.prefill_s(prompt, DEFAULT_PREFILL_CHUNK_TOKENS)
