@@ -105,5 +105,5 @@ def _median(values: Iterable[float]) -> float | None:
 
 def _digest(trial: TrialEvents) -> str:
     """Of the output ids in the order of agents and calls, whatever the order in which they came."""
-    ids = [[key, made] for key, made in sorted(trial.token_ids.items()) if made]
+    ids = [[list(key), made] for key, made in sorted(trial.token_ids.items()) if made]
     return hashlib.sha256(repr(ids).encode()).hexdigest() if ids else ""

@@ -39,6 +39,10 @@ class Tokenizer:
         """Bytes that do not form a character (a token list cut inside one) become U+FFFD."""
         return self._inner.decode(list(token_ids), skip_special_tokens=False)
 
+    def save(self, path: Path) -> None:
+        """As tokenizer.json of a Hugging Face folder."""
+        self._inner.save(str(path))
+
 
 def folder_tokenizer(folder: Path) -> Tokenizer:
     """From tokenizer.json of a Hugging Face folder; eos ids from generation_config.json and config.json."""
