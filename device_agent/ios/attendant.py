@@ -41,6 +41,10 @@ Q = TypeVar("Q", bound=ContractModel)
 A = TypeVar("A", bound=ContractModel)
 
 STARTING = "starting"
+_PATIENT_TRIES = 4
+_SETTLE_S = 0.5
+# What a call fails with while its device is plugged in anew.
+_PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL})
 
 
 class Attendant:
@@ -173,6 +177,25 @@ class Attendant:
             raise
         self._backoff.reset()
         return answer
+
+    async def patient_call(self, method: Method[Q, A], params: Q, deadline_s: float) -> A:
+        """The same for what may be done twice: a cable plugged in again in time costs one more try."""
+        until_ns = monotonic_ns() + seconds_ns(self.settings.reattach_s)
+        for _ in range(_PATIENT_TRIES):
+            try:
+                return await self.call(method, params, deadline_s)
+            except DeviceFaultError as error:
+                if error.fault_kind not in _PASSING_KINDS or not await self._attached_until(until_ns):
+                    raise
+        return await self.call(method, params, deadline_s)
+
+    async def _attached_until(self, until_ns: int) -> bool:
+        """After a pause for the cable to settle; False when it did not come back."""
+        while monotonic_ns() < until_ns:
+            await asyncio.sleep(_SETTLE_S)
+            if self.attached and monotonic_ns() >= self._not_before_ns:
+                return True
+        return False
 
     async def stop_worker(self) -> None:
         """In order; nothing when there is none."""

@@ -15,6 +15,7 @@ from device_agent.attempt_folder import AttemptFolder
 from device_agent.clock import monotonic_ns, seconds_ns
 from device_agent.devices.port import Observation
 from device_agent.ios.attendant import Attendant
+from device_agent.ios.classifier import EndKind
 from device_agent.ios.conditions import reading_of
 from device_agent.ios.ending import Gathering, clean_up, diagnosis_of, fetch_files, last_memory
 from device_agent.ios.errors import DeviceFaultError
@@ -263,6 +264,8 @@ class AppRun:
         gathering = Gathering(device, record, self._sight)
         verdict, evidence = await gathering.verdict(memory)
         self._diagnosis = diagnosis_of(verdict, evidence)
+        if verdict.kind is EndKind.UNKNOWN and self._away_since_ns is not None:
+            self._diagnosis = Diagnosis(FailureReason.TRANSPORT_LOST, "the device did not answer any more")
         if self._abort is not None:
             self._diagnosis = Diagnosis(self._abort, "the agent ended it to spare the device")
         _log.info(

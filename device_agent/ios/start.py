@@ -97,7 +97,7 @@ class Start:
         return await self._launch(record, environment)
 
     async def _describe(self) -> Description:
-        found = await self.device.call(DESCRIBE, Nothing(), self.device.settings.device_call_s)
+        found = await self.device.patient_call(DESCRIBE, Nothing(), self.device.settings.device_call_s)
         self.device.described(found)
         return found
 
@@ -117,7 +117,7 @@ class Start:
         """The app that is on the device now: the wanted build, or the one that an emulated device brings."""
         call_s = self.device.settings.device_call_s
         artifact = self.folder.spec().build.artifact
-        installed = await self.device.call(APP, AppQuery(bundle_id=ios_app.BUNDLE_ID), call_s)
+        installed = await self.device.patient_call(APP, AppQuery(bundle_id=ios_app.BUNDLE_ID), call_s)
         try:
             build = await asyncio.to_thread(self.device.shelf.choose, artifact)
         except StartRefusedError:
@@ -141,7 +141,7 @@ class Start:
         )
         _log.info("app_is_installed", device_id=self.device.udid, build=build.sha256[:12])
         try:
-            await self.device.call(INSTALL, install, self.device.settings.device_install_s)
+            await self.device.patient_call(INSTALL, install, self.device.settings.device_install_s)
         except DeviceFaultError as error:
             if error.fault_kind is WorkerErrorKind.STALLED:
                 raise StartRefusedError(str(error), FailureReason.INSTALL_TIMEOUT) from error
@@ -151,10 +151,10 @@ class Start:
         """Folders of attempts that ended while the device was away: their agent has what it could get."""
         call_s = self.device.settings.device_call_s
         place = RemotePath(bundle_id=bundle_id, remote_path=ios_app.ATTEMPTS_FOLDER)
-        for name in (await self.device.call(LIST, place, call_s)).names:
+        for name in (await self.device.patient_call(LIST, place, call_s)).names:
             if name != self.folder.attempt_id:
                 left = RemotePath(bundle_id=bundle_id, remote_path=remote_folder(name))
-                await self.device.call(REMOVE, left, self.device.settings.device_chunk_s)
+                await self.device.patient_call(REMOVE, left, self.device.settings.device_chunk_s)
 
     async def _push_model(self, bundle_id: str) -> str:
         model = await asyncio.to_thread(self.digests.model, self.model_path)
@@ -168,7 +168,7 @@ class Start:
         )
         for tried in range(1, _DAMAGED_TRIES + 1):
             try:
-                await self.device.call(PUSH, push, self.device.settings.device_chunk_s)
+                await self.device.patient_call(PUSH, push, self.device.settings.device_chunk_s)
                 return
             except DeviceFaultError as error:
                 # The part of an earlier try may be what was damaged; it is gone now.
@@ -185,7 +185,7 @@ class Start:
             remote_path=f"{place}/{ios_app.RUN_FILE}",
             text=json.dumps(environment),
         )
-        await self.device.call(WRITE, run, self.device.settings.device_chunk_s)
+        await self.device.patient_call(WRITE, run, self.device.settings.device_chunk_s)
         await write_lease(self.device, self.folder, bundle_id)
 
     async def _launch(self, record: RunRecord, environment: dict[str, str]) -> RunRecord:

@@ -1,6 +1,7 @@
 """The emulator of iPhones as a process, with its control socket: the far side of the real device path."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -38,6 +39,7 @@ class EmulatedDevices:
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, "FAKE_RUNTIME_MIRROR": str(self.home)},
             )
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
@@ -70,6 +72,11 @@ class EmulatedDevices:
         answer = self._ask({"command": "list"})
         found = EmulatorView.model_validate(answer["view"])
         return next(device for device in found.devices if device.udid == udid)
+
+    def written(self, attempt_id: str) -> list[bytes]:
+        """Every whole line that the app wrote, also after the agent has removed its folder."""
+        text = (self.home / f"{attempt_id}.jsonl").read_bytes()
+        return text[: text.rfind(b"\n") + 1].splitlines()
 
     def fault(self, udid: str, fault: str, at: str | None = None, **options: Any) -> None:
         answer = self._ask({"command": "fault", "udid": udid, "fault": fault, "options": options, "at": at})
