@@ -4,7 +4,7 @@ from torch import Tensor
 
 from runtime.model.attention import causal_bias, chunk_attention
 from runtime.model.config import ModelConfig
-from runtime.model.forward_batch import ForwardBatch
+from runtime.model.forward_batch import ForwardBatch, KVStorage
 from runtime.model.numeric import Placement, zero_pages
 
 
@@ -17,13 +17,24 @@ class ContiguousKV:
         self.capacity_tokens = capacity_tokens
         self.kv_bytes = sum(layer.nbytes for layer in self._layers)
 
-    def begin(self, batch: ForwardBatch) -> "ContiguousAttention":
+    @property
+    def storage(self) -> KVStorage:
+        """One block of the whole capacity."""
+        return KVStorage(self._layers, self.capacity_tokens)
+
+    def block_tables(self, batch: ForwardBatch) -> tuple[tuple[int, ...], ...]:
         """ValueError unless the batch is one span that fits the capacity."""
         if len(batch.spans) != 1:
             raise ValueError(f"the contiguous cache holds one sequence, the batch has {len(batch.spans)}")
         span = batch.spans[0]
         if span.context_tokens > self.capacity_tokens:
             raise ValueError(f"{span.context_tokens} tokens, capacity {self.capacity_tokens}")
+        return ((0,),)
+
+    def begin(self, batch: ForwardBatch) -> "ContiguousAttention":
+        """As `block_tables` refuses."""
+        self.block_tables(batch)
+        (span,) = batch.spans
         return ContiguousAttention(self._layers, span.start_tokens, span.context_tokens)
 
     def free(self) -> None:

@@ -61,6 +61,13 @@ class DecoderWeights:
         return cls(config, placement, embedding, layers, placement.put(source.read("norm")), head)
 
     @property
+    def inverse_wavelengths(self) -> Tensor:
+        """[head_dim / 2] float32, on the CPU: how fast each pair of a head turns with its position."""
+        head_dim = self.config.head_dim
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        return 1.0 / self.config.rope_base**exponents
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all weights as they are held."""
         linears = [self.head, *(linear for layer in self.layers for linear in layer.linears)]

@@ -47,13 +47,13 @@ class TiedEmbedding:
     table_bytes = 0
 
     def __init__(self, head: Tensor) -> None:
-        self._head = head
+        self.head = head
 
     def rows(self, token_ids: Tensor) -> Tensor:
-        return self._head.index_select(0, token_ids)
+        return self.head.index_select(0, token_ids)
 
     def to(self, placement: Placement) -> "TiedEmbedding":
-        return TiedEmbedding(placement.put(self._head))
+        return TiedEmbedding(placement.put(self.head))
 
 
 class QuantisedEmbedding:

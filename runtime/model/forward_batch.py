@@ -83,8 +83,26 @@ class StepAttention(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class KVStorage:
+    """The tensors of a store: per layer [slots, 2, kv_heads, head_dim]; a freed store has no layers.
+
+    Position p of a sequence is slot block_table[p // block_tokens] * block_tokens + p % block_tokens.
+    """
+
+    layers: list[Tensor]
+    block_tokens: int
+
+
 class KVStore(Protocol):
     """Keys and values of sequences; the two arms differ in nothing else."""
+
+    @property
+    def storage(self) -> KVStorage: ...
+
+    def block_tables(self, batch: ForwardBatch) -> Sequence[Sequence[int]]:
+        """The block table of each span; ValueError when one does not fit the store."""
+        ...
 
     def begin(self, batch: ForwardBatch) -> StepAttention:
         """Plan the attention of this batch once for all layers."""

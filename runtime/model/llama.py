@@ -22,9 +22,7 @@ class LlamaModel:
         self.tier = tier.name
         self._weights = weights
         self._tier = tier
-        head_dim = self.config.head_dim
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-        self._inverse_wavelengths = (1.0 / self.config.rope_base**exponents).to(self.placement.device)
+        self._inverse_wavelengths = weights.inverse_wavelengths.to(self.placement.device)
 
     @classmethod
     def build(

@@ -1,12 +1,12 @@
 """The tensors behind the block pool: one per layer, blocks by number. Ownership is decided elsewhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
 from runtime.errors import PoolTooSmallError
 from runtime.model.config import ModelConfig
-from runtime.model.forward_batch import ForwardBatch
+from runtime.model.forward_batch import ForwardBatch, KVStorage
 from runtime.model.numeric import Placement, zero_pages
 from runtime.model.paged_attention import PagedAttention
 
@@ -31,16 +31,35 @@ class PagedKV:
         self._layers = [zero_pages(shape, placement) for _ in range(config.layers)]
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
+        self._checked: list[Sequence[int]] = []
         self.block_bytes = bytes_per_block(config, block_tokens, placement)
 
-    def begin(self, batch: ForwardBatch) -> PagedAttention:
-        """ValueError when a block table does not cover its span or names a block that is not there."""
+    @property
+    def storage(self) -> KVStorage:
+        """The pool's tensors."""
+        return KVStorage(self._layers, self.block_tokens)
+
+    def block_tables(self, batch: ForwardBatch) -> list[Sequence[int]]:
+        """ValueError when a block table does not cover its span or names a block that is not there.
+
+        The blocks of a table that was checked for the same span of the last batch are not looked at again.
+        """
+        tables: list[Sequence[int]] = []
         for index, span in enumerate(batch.spans):
+            table = span.block_table
             needed = -(-span.context_tokens // self.block_tokens)
-            if len(span.block_table) < needed:
-                raise ValueError(f"span {index}: {len(span.block_table)} blocks, {needed} are needed")
-            if not all(0 <= block < self.num_blocks for block in span.block_table):
-                raise ValueError(f"span {index}: a block outside 0..{self.num_blocks - 1}")
+            if len(table) < needed:
+                raise ValueError(f"span {index}: {len(table)} blocks, {needed} are needed")
+            if index >= len(self._checked) or self._checked[index] != table:
+                if min(table) < 0 or max(table) >= self.num_blocks:
+                    raise ValueError(f"span {index}: a block outside 0..{self.num_blocks - 1}")
+                self._checked[index:] = [tuple(table)]
+            tables.append(table)
+        return tables
+
+    def begin(self, batch: ForwardBatch) -> PagedAttention:
+        """As `block_tables` refuses."""
+        self.block_tables(batch)
         return PagedAttention(self._layers, self.block_tokens, batch)
 
     def copy_slots(self, copies: Iterable[tuple[int, int, int]]) -> None:

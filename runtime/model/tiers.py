@@ -10,6 +10,7 @@ from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
 from runtime.model.linear import LinearMaker, PlainLinear, WeightDtype, make_int8_linear, make_packed_linear
 from runtime.model.numeric import Placement
+from runtime.native.library import why_not_here
 
 TierName = Literal["aten", "native", "cuda"]
 
@@ -59,7 +60,8 @@ def choose_tier(asked: str, placement: Placement) -> TierChoice:
 
 def _why_not(name: TierName, placement: Placement) -> str | None:
     if name == "native":
-        return "the native tier is not built yet"
+        reason = why_not_here()
+        return None if reason is None else f"no native tier, decoding is several times slower: {reason}"
     if name == "cuda":
         return "the cuda tier is not built yet"
     return None
@@ -75,6 +77,10 @@ def linear_maker(tier: TierName, placement: Placement, weight_dtype: WeightDtype
 
 def open_tier(choice: TierChoice, weights: DecoderWeights) -> Tier:
     """The chosen kernels over `weights`, which must have been made with its `linear_maker`."""
+    if choice.name == "native":
+        from runtime.native.tier import NativeTier  # it needs the library, which was compiled by now
+
+        return NativeTier(weights)
     return AtenTier()
 
 

@@ -1,0 +1,118 @@
+"""The C interface as ctypes sees it; loaded once per process."""
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from runtime.native.compiler import built_library, cache_folder
+from runtime.native.errors import LibraryRefusedError, NativeTierError
+
+FLOAT32, BFLOAT16, INT8 = 0, 1, 2
+_MOST_THREADS: Final = 256
+
+
+class LinearPart(ctypes.Structure):
+    """dynofarm::Linear."""
+
+    _fields_ = (("weight", c_void_p), ("scales", c_void_p), ("bias", c_void_p))
+
+
+class ConfigPart(ctypes.Structure):
+    """dynofarm_config."""
+
+    _fields_ = (
+        *((name, c_int32) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")),
+        ("weight_kind", c_int32),
+        ("kv_kind", c_int32),
+        ("rms_eps", c_float),
+        ("inverse_wavelengths", c_void_p),
+    )
+
+
+class LayerPart(ctypes.Structure):
+    """dynofarm_layer."""
+
+    _fields_ = (
+        ("attn_norm", c_void_p),
+        ("ffn_norm", c_void_p),
+        ("qk_norm", c_void_p),
+        *((name, LinearPart) for name in ("qkv", "o", "gate_up", "down")),
+    )
+
+
+class WeightsPart(ctypes.Structure):
+    """dynofarm_weights."""
+
+    _fields_ = (
+        ("config", ConfigPart),
+        ("layers", POINTER(LayerPart)),
+        ("norm", c_void_p),
+        ("head", LinearPart),
+        ("embedding", c_void_p),
+    )
+
+
+class StorePart(ctypes.Structure):
+    """dynofarm_store."""
+
+    _fields_ = (
+        ("layers", POINTER(c_void_p)),
+        ("block_tokens", c_int32),
+        ("table_stride", c_int32),
+        ("tables", c_void_p),
+    )
+
+
+class StepPart(ctypes.Structure):
+    """dynofarm_step."""
+
+    _fields_ = (
+        ("rows", c_int32),
+        ("tokens", c_void_p),
+        ("contexts", c_void_p),
+        ("spans", c_void_p),
+        ("embedded", c_void_p),
+        ("wanted", c_int32),
+        ("wanted_rows", c_void_p),
+        ("logits", c_void_p),
+        ("threads", c_int32),
+    )
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """LibraryRefusedError when the file is no library of ours for this machine."""
+    try:
+        library = ctypes.CDLL(str(path))
+        library.dynofarm_instruction_set.restype = c_char_p
+        library.dynofarm_instruction_set.argtypes = ()
+        library.dynofarm_model_new.restype = c_void_p
+        library.dynofarm_model_new.argtypes = (POINTER(WeightsPart),)
+        library.dynofarm_model_free.restype = None
+        library.dynofarm_model_free.argtypes = (c_void_p,)
+        library.dynofarm_step_run.restype = c_int
+        library.dynofarm_step_run.argtypes = (c_void_p, POINTER(StepPart), POINTER(StorePart))
+    except (OSError, AttributeError) as error:
+        raise LibraryRefusedError(f"{path.name} cannot be loaded: {error}") from error
+    return library
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """The library for this machine, compiled where it is not cached. NativeTierError when there is none."""
+    folder = cache_folder()
+    try:
+        return open_library(built_library(folder))
+    except LibraryRefusedError:
+        return open_library(built_library(folder, rebuild=True))
+
+
+@cache
+def why_not_here() -> str | None:
+    """One line that says why there is no library; None when it is loaded."""
+    try:
+        load_library()
+    except NativeTierError as error:
+        return str(error)
+    return None

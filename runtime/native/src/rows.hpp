@@ -1,0 +1,151 @@
+// Products of a few activations with the rows of a weight: each weight is read once for all activations.
+#pragma once
+
+#include <algorithm>
+
+#include "simd.hpp"
+
+namespace dynofarm {
+
+// A weight [outputs, inputs]; scales: one per output, for int8 only; bias: one per output, or null.
+struct Linear {
+    const void* weight;
+    const float* scales;
+    const float* bias;
+};
+
+// What a kind of weight is multiplied with: bf16 where the processor has an instruction for pairs of them.
+template <class Weight>
+struct Activation {
+    using type = float;
+};
+#if defined(DYNOFARM_DOT_BF16)
+template <>
+struct Activation<bf16> {
+    using type = bf16;
+};
+#endif
+
+// out[row][item] = weight row . activation item, for ROWS rows and ITEMS activations held in registers.
+template <int ROWS, int ITEMS, class Weight>
+inline void dots(const Weight* weight, const float* x, int inputs, float (*out)[ITEMS]) {
+    vf sums[ROWS][ITEMS] = {};
+    const int whole = inputs - inputs % LANES;
+    for (int k = 0; k < whole; k += LANES) {
+        vf held[ROWS];
+#pragma GCC unroll 8
+        for (int row = 0; row < ROWS; ++row) held[row] = load(weight + static_cast<std::size_t>(row) * inputs + k);
+#pragma GCC unroll 8
+        for (int item = 0; item < ITEMS; ++item) {
+            const vf value = load(x + static_cast<std::size_t>(item) * inputs + k);
+#pragma GCC unroll 8
+            for (int row = 0; row < ROWS; ++row) sums[row][item] += held[row] * value;
+        }
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < ROWS; ++row) {
+        const Weight* line = weight + static_cast<std::size_t>(row) * inputs;
+#pragma GCC unroll 8
+        for (int item = 0; item < ITEMS; ++item) {
+            float total = sum(sums[row][item]);
+            for (int k = whole; k < inputs; ++k) {
+                total += widen(line[k]) * x[static_cast<std::size_t>(item) * inputs + k];
+            }
+            out[row][item] = total;
+        }
+    }
+}
+
+#if defined(DYNOFARM_DOT_BF16)
+template <int ROWS, int ITEMS>
+inline void dots(const bf16* weight, const bf16* x, int inputs, float (*out)[ITEMS]) {
+    vf sums[ROWS][ITEMS] = {};
+    for (int k = 0; k < inputs; k += 32) {
+        // Past the end of a row nothing is read, and zeros add nothing.
+        const __mmask32 inside = inputs - k >= 32 ? ~__mmask32{0} : (__mmask32{1} << (inputs - k)) - 1;
+        __m512bh held[ROWS];
+#pragma GCC unroll 8
+        for (int row = 0; row < ROWS; ++row) {
+            held[row] = (__m512bh)_mm512_maskz_loadu_epi16(inside, weight + static_cast<std::size_t>(row) * inputs + k);
+        }
+#pragma GCC unroll 8
+        for (int item = 0; item < ITEMS; ++item) {
+            const __m512bh value = (__m512bh)_mm512_maskz_loadu_epi16(inside, x + static_cast<std::size_t>(item) * inputs + k);
+#pragma GCC unroll 8
+            for (int row = 0; row < ROWS; ++row) {
+                sums[row][item] = _mm512_dpbf16_ps(sums[row][item], held[row], value);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < ROWS; ++row) {
+#pragma GCC unroll 8
+        for (int item = 0; item < ITEMS; ++item) out[row][item] = sum(sums[row][item]);
+    }
+}
+#endif
+
+// Rows at once for a number of activations: as many sums as fit the registers, few enough loads for each.
+constexpr int rows_at_once(int items) {
+    return REGISTERS == 32 ? (items <= 2 ? 8 : 4) : (items == 1 ? 8 : items <= 3 ? 4 : items == 4 ? 3 : 2);
+}
+
+constexpr int MOST_ITEMS = 6;
+
+// Where products go: out[item * stride + row - base], in place of what stands there or added to it.
+struct Sink {
+    float* out;
+    std::size_t stride;
+    int base;
+    bool adds;
+
+    void put(int item, int row, float value) const {
+        float& place = out[static_cast<std::size_t>(item) * stride + (row - base)];
+        place = adds ? place + value : value;
+    }
+};
+
+template <int ROWS, int ITEMS, class Weight, class Value>
+inline void put_rows(const Linear& linear, const Value* x, int inputs, int row, int item, const Sink& sink) {
+    float out[ROWS][ITEMS];
+    const Weight* line = static_cast<const Weight*>(linear.weight) + static_cast<std::size_t>(row) * inputs;
+    dots<ROWS, ITEMS>(line, x + static_cast<std::size_t>(item) * inputs, inputs, out);
+    for (int r = 0; r < ROWS; ++r) {
+        const float scale = linear.scales ? linear.scales[row + r] : 1.0f;
+        const float bias = linear.bias ? linear.bias[row + r] : 0.0f;
+        for (int i = 0; i < ITEMS; ++i) sink.put(item + i, row + r, out[r][i] * scale + bias);
+    }
+}
+
+// Rows [first, last) and `items` activations [items, inputs], ITEMS or fewer at a time. Further activations
+// find the rows still in the cache.
+template <int ITEMS, class Weight, class Value>
+void multiply_by(const Linear& linear, const Value* x, int items, int inputs, int first, int last, const Sink& sink) {
+    constexpr int ROWS = rows_at_once(ITEMS);
+    int row = first;
+    for (; row + ROWS <= last; row += ROWS) {
+        int item = 0;
+        for (; item + ITEMS <= items; item += ITEMS) put_rows<ROWS, ITEMS, Weight>(linear, x, inputs, row, item, sink);
+        for (; item < items; ++item) put_rows<ROWS, 1, Weight>(linear, x, inputs, row, item, sink);
+    }
+    for (; row < last; ++row) {
+        for (int item = 0; item < items; ++item) put_rows<1, 1, Weight>(linear, x, inputs, row, item, sink);
+    }
+}
+
+template <class Weight, class Value>
+void multiply(const Linear& linear, const Value* x, int items, int inputs, int first, int last, const Sink& sink) {
+    // More than the registers hold are taken in groups of equal size, so that no group is nearly empty.
+    const int most = REGISTERS == 32 ? MOST_ITEMS : (items > MOST_ITEMS ? 4 : MOST_ITEMS);
+    const int groups = (items + most - 1) / most;
+    switch ((items + groups - 1) / groups) {
+        case 1: return multiply_by<1, Weight>(linear, x, items, inputs, first, last, sink);
+        case 2: return multiply_by<2, Weight>(linear, x, items, inputs, first, last, sink);
+        case 3: return multiply_by<3, Weight>(linear, x, items, inputs, first, last, sink);
+        case 4: return multiply_by<4, Weight>(linear, x, items, inputs, first, last, sink);
+        case 5: return multiply_by<5, Weight>(linear, x, items, inputs, first, last, sink);
+        default: return multiply_by<6, Weight>(linear, x, items, inputs, first, last, sink);
+    }
+}
+
+}  // namespace dynofarm

@@ -1,0 +1,369 @@
+// One whole decode step: every layer, in phases that all threads work on; what is small is done between them.
+#pragma once
+
+#include <type_traits>
+
+#include "cascade.hpp"
+#include "model.hpp"
+#include "pool.hpp"
+
+extern "C" {
+
+// Rows are single tokens, also where several belong to one span; row i sees tokens [0, contexts[i]).
+struct dynofarm_step {
+    std::int32_t rows;
+    const std::int64_t* tokens;
+    const std::int32_t* contexts;
+    const std::int32_t* spans;   // which block table each row reads
+    const float* embedded;       // [rows, hidden], null where the weights have an embedding
+    std::int32_t wanted;
+    const std::int32_t* wanted_rows;
+    float* logits;               // [wanted, vocab]
+    std::int32_t threads;
+};
+
+}  // extern "C"
+
+namespace dynofarm {
+
+template <class Weight, class Value>
+class StepJob : public Job {
+    using Input = typename Activation<Weight>::type;
+
+   public:
+    explicit StepJob(const dynofarm_weights& weights)
+        : weights_(weights), config_(weights.config), shape_(shape_of(weights.config)) {}
+
+    void prepare(const dynofarm_step& step, const dynofarm_store& store) {
+        step_ = &step;
+        store_ = &store;
+        fit(step.rows);
+        for (int row = 0; row < step.rows; ++row) {
+            tables_[row] = store.tables + static_cast<std::size_t>(step.spans[row]) * store.table_stride;
+            place_row(row);
+        }
+        cascade_.plan({step.rows, step.contexts, tables_.data(), store.block_tokens});
+        plan_attention();
+        normalise_rows(weights_.layers[0].attn_norm);
+    }
+
+    int phases() const override { return config_.layers * PHASES + (step_->wanted > 0 ? 1 : 0); }
+
+    int chunks(int phase) const override {
+        switch (part_of(phase)) {
+            case QKV: return pieces(qkv_width(config_), config_.hidden);
+            case ATTEND: return static_cast<int>(work_.size());
+            case OUT: return pieces(config_.hidden, config_.heads * config_.head_dim);
+            case GATE_UP: return pieces(config_.ffn, 2 * config_.hidden);
+            case DOWN: return pieces(config_.hidden, config_.ffn);
+            default: return pieces(config_.vocab, config_.hidden);
+        }
+    }
+
+    void run(int phase, int chunk) override {
+        const int layer = phase / PHASES;
+        switch (part_of(phase)) {
+            case QKV: return run_qkv(layer, chunk, chunks(phase));
+            case ATTEND: return run_attend(layer, chunk);
+            case OUT: return add_product(weights_.layers[layer].o, config_.heads * config_.head_dim, chunk, chunks(phase));
+            case GATE_UP: return run_gate_up(layer, chunk, chunks(phase));
+            case DOWN: return add_product(weights_.layers[layer].down, config_.ffn, chunk, chunks(phase));
+            default: return run_head(chunk, chunks(phase));
+        }
+    }
+
+    void finish(int phase) override {
+        const int layer = phase / PHASES;
+        switch (part_of(phase)) {
+            case QKV: return write_keys(layer);
+            case ATTEND: return merge_partials();
+            case OUT: return normalise_rows(weights_.layers[layer].ffn_norm);
+            case GATE_UP: return take_input(gated_.data(), step_->rows * config_.ffn);
+            case DOWN: return layer + 1 < config_.layers ? normalise_rows(weights_.layers[layer + 1].attn_norm) : normalise_wanted();
+            default: return;
+        }
+    }
+
+   private:
+    enum Part { QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD };
+    static constexpr int PHASES = 5;
+    // Weights of one chunk: some microseconds of reading, so that no thread waits long for the last one.
+    static constexpr int CHUNK_BYTES = 96 * 1024;
+    static constexpr int CHUNK_ROWS = 8;
+
+    struct Work {
+        int unit;
+        int first_head;
+        int last_head;
+    };
+
+    struct Memory {
+        TileMemory tile;
+        std::vector<float> queries;
+        std::vector<Running> running;
+        std::vector<float> gate, up;
+    };
+
+    static Memory& memory() {
+        thread_local Memory held;
+        return held;
+    }
+
+    Part part_of(int phase) const {
+        return phase == config_.layers * PHASES ? HEAD : static_cast<Part>(phase % PHASES);
+    }
+
+    int pieces(int rows, int inputs) const {
+        if (step_->threads <= 1) return 1;
+        const std::int64_t bytes = static_cast<std::int64_t>(rows) * inputs * static_cast<int>(sizeof(Weight));
+        const std::int64_t most = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+        return static_cast<int>(std::max<std::int64_t>(1, std::min({bytes / CHUNK_BYTES + 1, most, std::int64_t{Pool::MOST_CHUNKS}})));
+    }
+
+    // Rows [first, last) of a piece, in multiples of CHUNK_ROWS.
+    static void bounds(int rows, int piece, int pieces, int& first, int& last) {
+        const std::int64_t groups = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+        first = static_cast<int>(std::min<std::int64_t>(rows, groups * piece / pieces * CHUNK_ROWS));
+        last = static_cast<int>(std::min<std::int64_t>(rows, groups * (piece + 1) / pieces * CHUNK_ROWS));
+    }
+
+    void fit(int rows) {
+        const auto grow = [](auto& held, std::size_t size) {
+            if (held.size() < size) held.resize(size);
+        };
+        const std::size_t count = rows;
+        const std::size_t widest = std::max({config_.hidden, config_.ffn, config_.heads * config_.head_dim});
+        grow(x_, count * config_.hidden);
+        grow(normal_, count * config_.hidden);
+        grow(input_, count * widest);
+        grow(qkv_, count * qkv_width(config_));
+        grow(attended_, count * config_.heads * config_.head_dim);
+        grow(gated_, count * config_.ffn);
+        grow(cosines_, count * config_.head_dim / 2);
+        grow(sines_, count * config_.head_dim / 2);
+        grow(tables_, count);
+        grow(slots_, count);
+    }
+
+    void place_row(int row) {
+        const int position = step_->contexts[row] - 1;
+        const int half = config_.head_dim / 2;
+        for (int i = 0; i < half; ++i) {
+            const float angle = static_cast<float>(position) * config_.inverse_wavelengths[i];
+            cosines_[static_cast<std::size_t>(row) * half + i] = std::cos(angle);
+            sines_[static_cast<std::size_t>(row) * half + i] = std::sin(angle);
+        }
+        const int bt = store_->block_tokens;
+        slots_[row] = static_cast<std::size_t>(tables_[row][position / bt]) * bt + position % bt;
+        float* x = x_.data() + static_cast<std::size_t>(row) * config_.hidden;
+        if (step_->embedded) {
+            std::copy_n(step_->embedded + static_cast<std::size_t>(row) * config_.hidden, config_.hidden, x);
+        } else {
+            const Weight* line = static_cast<const Weight*>(weights_.embedding) + static_cast<std::size_t>(step_->tokens[row]) * config_.hidden;
+            for (int i = 0; i < config_.hidden; ++i) x[i] = widen(line[i]);
+        }
+    }
+
+    void plan_attention() {
+        const auto& units = cascade_.units();
+        // Units too few to keep all threads busy are divided by KV head as well.
+        const bool by_head = static_cast<int>(units.size()) < 4 * step_->threads && step_->threads > 1;
+        work_.clear();
+        for (int unit = 0; unit < static_cast<int>(units.size()); ++unit) {
+            const int heads = config_.kv_heads;
+            for (int head = 0; head < heads; head += by_head ? 1 : heads) {
+                work_.push_back({unit, head, by_head ? head + 1 : heads});
+            }
+        }
+        if (work_.size() > static_cast<std::size_t>(Pool::MOST_CHUNKS)) merge_work();
+        const std::size_t results = static_cast<std::size_t>(cascade_.partials()) * config_.heads;
+        if (running_.size() < results) running_.resize(results);
+        if (partial_.size() < results * shape_.padded_dim()) partial_.resize(results * shape_.padded_dim());
+    }
+
+    // More units than a phase may have chunks: the last chunk takes all that are left over.
+    void merge_work() {
+        overflow_.assign(work_.begin() + Pool::MOST_CHUNKS, work_.end());
+        work_.resize(Pool::MOST_CHUNKS);
+    }
+
+    // x as the next product reads it.
+    void take_input(const float* from, int count) {
+        if constexpr (std::is_same_v<Input, float>) {
+            current_ = from;
+        } else {
+            for (int i = 0; i < count; ++i) narrow(from[i], input_[i]);
+            current_ = input_.data();
+        }
+    }
+
+    void normalise_rows(const float* weight) {
+        for (int row = 0; row < step_->rows; ++row) {
+            const std::size_t place = static_cast<std::size_t>(row) * config_.hidden;
+            normalise(x_.data() + place, weight, config_.hidden, config_.rms_eps, normal_.data() + place);
+        }
+        take_input(normal_.data(), step_->rows * config_.hidden);
+    }
+
+    void normalise_wanted() {
+        for (int i = 0; i < step_->wanted; ++i) {
+            normalise(x_.data() + static_cast<std::size_t>(step_->wanted_rows[i]) * config_.hidden, weights_.norm,
+                      config_.hidden, config_.rms_eps, normal_.data() + static_cast<std::size_t>(i) * config_.hidden);
+        }
+        take_input(normal_.data(), step_->wanted * config_.hidden);
+    }
+
+    void run_qkv(int layer, int chunk, int chunks) {
+        int first, last;
+        bounds(qkv_width(config_), chunk, chunks, first, last);
+        const Sink sink{qkv_.data(), static_cast<std::size_t>(qkv_width(config_)), 0, false};
+        multiply<Weight>(weights_.layers[layer].qkv, current_, step_->rows, config_.hidden, first, last, sink);
+    }
+
+    void add_product(const Linear& linear, int inputs, int chunk, int chunks) {
+        int first, last;
+        bounds(config_.hidden, chunk, chunks, first, last);
+        const Sink sink{x_.data(), static_cast<std::size_t>(config_.hidden), 0, true};
+        multiply<Weight>(linear, current_, step_->rows, inputs, first, last, sink);
+    }
+
+    void run_gate_up(int layer, int chunk, int chunks) {
+        int first, last;
+        bounds(config_.ffn, chunk, chunks, first, last);
+        const int count = last - first;
+        Memory& held = memory();
+        const std::size_t size = static_cast<std::size_t>(step_->rows) * count;
+        if (held.gate.size() < size) held.gate.resize(size), held.up.resize(size);
+        const Linear& both = weights_.layers[layer].gate_up;
+        const Sink gate{held.gate.data(), static_cast<std::size_t>(count), first, false};
+        const Sink up{held.up.data(), static_cast<std::size_t>(count), config_.ffn + first, false};
+        multiply<Weight>(both, current_, step_->rows, config_.hidden, first, last, gate);
+        multiply<Weight>(both, current_, step_->rows, config_.hidden, config_.ffn + first, config_.ffn + last, up);
+        for (int row = 0; row < step_->rows; ++row) {
+            const std::size_t place = static_cast<std::size_t>(row) * count;
+            gate_values(held.gate.data() + place, held.up.data() + place, count,
+                        gated_.data() + static_cast<std::size_t>(row) * config_.ffn + first);
+        }
+    }
+
+    void run_head(int chunk, int chunks) {
+        int first, last;
+        bounds(config_.vocab, chunk, chunks, first, last);
+        const Sink sink{step_->logits, static_cast<std::size_t>(config_.vocab), 0, false};
+        multiply<Weight>(weights_.head, current_, step_->wanted, config_.hidden, first, last, sink);
+    }
+
+    // Normalises heads where the model does, turns them to their positions, stores keys and values.
+    void write_keys(int layer) {
+        const int head_dim = config_.head_dim;
+        const float* qk_norm = weights_.layers[layer].qk_norm;
+        Value* keys = static_cast<Value*>(store_->layers[layer]);
+        for (int row = 0; row < step_->rows; ++row) {
+            float* line = qkv_.data() + static_cast<std::size_t>(row) * qkv_width(config_);
+            const std::size_t angles = static_cast<std::size_t>(row) * head_dim / 2;
+            for (int head = 0; head < config_.heads + config_.kv_heads; ++head) {
+                float* values = line + head * head_dim;
+                if (qk_norm) normalise(values, qk_norm + head * head_dim, head_dim, config_.rms_eps, values);
+                rotate(values, cosines_.data() + angles, sines_.data() + angles, head_dim / 2);
+            }
+            Value* slot = keys + slots_[row] * shape_.slot_values();
+            for (int i = 0; i < shape_.slot_values(); ++i) narrow(line[config_.heads * head_dim + i], slot[i]);
+        }
+    }
+
+    void run_attend(int layer, int chunk) {
+        attend_unit(layer, work_[chunk]);
+        if (chunk == Pool::MOST_CHUNKS - 1) {
+            for (const Work& work : overflow_) attend_unit(layer, work);
+        }
+    }
+
+    void attend_unit(int layer, const Work& work) {
+        const Unit& unit = cascade_.units()[work.unit];
+        const int group = shape_.group(), head_dim = config_.head_dim, padded = shape_.padded_dim();
+        const int queries_each = unit.count * group;
+        Memory& held = memory();
+        const std::size_t count = static_cast<std::size_t>(queries_each) * (work.last_head - work.first_head);
+        if (held.queries.size() < count * head_dim) held.queries.resize(count * head_dim);
+        if (held.running.size() < count) held.running.resize(count);
+        const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+        std::size_t place = 0;
+        for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
+            for (int i = 0; i < unit.count; ++i) {
+                for (int member = 0; member < group; ++member, ++place) {
+                    const int head = kv_head * group + member;
+                    const float* query = qkv_.data() + static_cast<std::size_t>(unit.rows[i]) * qkv_width(config_) + head * head_dim;
+                    put_query(query, scale, head_dim, held.queries.data() + place * head_dim, static_cast<const Value*>(nullptr));
+                    float* out = partial_.data() + (static_cast<std::size_t>(unit.partial + i) * config_.heads + head) * padded;
+                    std::fill_n(out, padded, 0.0f);
+                    held.running[place] = {out, HIDDEN, 0.0f};
+                }
+            }
+        }
+        walk_keys(layer, work, unit, held);
+        place = 0;
+        for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
+            for (int i = 0; i < unit.count; ++i) {
+                for (int member = 0; member < group; ++member, ++place) {
+                    running_[static_cast<std::size_t>(unit.partial + i) * config_.heads + kv_head * group + member] = held.running[place];
+                }
+            }
+        }
+    }
+
+    void walk_keys(int layer, const Work& work, const Unit& unit, Memory& held) {
+        const Value* values = static_cast<const Value*>(store_->layers[layer]);
+        const int queries_each = unit.count * shape_.group();
+        TileAttention<Value> attention(shape_, held.tile);
+        TileKeys<Value> tile;
+        for (int first = unit.first; first < unit.last; first += TILE) {
+            find_tile(tile, values, shape_, tables_[unit.rows[0]], store_->block_tokens, first, unit.last);
+            for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
+                const std::size_t place = static_cast<std::size_t>(kv_head - work.first_head) * queries_each;
+                attention.add(tile, kv_head, first,
+                              {held.queries.data() + place * config_.head_dim, config_.head_dim, queries_each,
+                               held.running.data() + place, nullptr});
+            }
+        }
+    }
+
+    // Attention over all keys of a row from that over each unit of them.
+    void merge_partials() {
+        const int head_dim = config_.head_dim, padded = shape_.padded_dim();
+        for (int row = 0; row < step_->rows; ++row) {
+            const std::vector<int>& parts = cascade_.of_row(row);
+            for (int head = 0; head < config_.heads; ++head) {
+                float best = HIDDEN;
+                for (int part : parts) best = std::max(best, running_[static_cast<std::size_t>(part) * config_.heads + head].best);
+                float weight = 0.0f;
+                float* out = attended_.data() + (static_cast<std::size_t>(row) * config_.heads + head) * head_dim;
+                std::fill_n(out, head_dim, 0.0f);
+                for (int part : parts) {
+                    const std::size_t place = static_cast<std::size_t>(part) * config_.heads + head;
+                    const float share = std::exp(running_[place].best - best);
+                    weight += running_[place].weight * share;
+                    const float* from = partial_.data() + place * padded;
+                    for (int d = 0; d < head_dim; ++d) out[d] += share * from[d];
+                }
+                for (int d = 0; d < head_dim; ++d) out[d] /= weight;
+            }
+        }
+        take_input(attended_.data(), step_->rows * config_.heads * head_dim);
+    }
+
+    const dynofarm_weights& weights_;
+    const dynofarm_config& config_;
+    const Shape shape_;
+    const dynofarm_step* step_ = nullptr;
+    const dynofarm_store* store_ = nullptr;
+    Cascade cascade_;
+    std::vector<Work> work_, overflow_;
+    std::vector<float> x_, normal_, qkv_, attended_, gated_, cosines_, sines_, partial_;
+    std::vector<Input> input_;
+    std::vector<Running> running_;
+    std::vector<const std::int32_t*> tables_;
+    std::vector<std::size_t> slots_;
+    const Input* current_ = nullptr;
+};
+
+}  // namespace dynofarm
