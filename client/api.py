@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from client.connection import Ask, Connection, Patience
 from contract.events import Stream
+from contract.health import Health
 from contract.rest import (
     AttemptView,
     Comparison,
@@ -22,7 +23,6 @@ from contract.rest import (
     EnrollmentTokenRequest,
     EventsPage,
     GateView,
-    Health,
     JobExplanation,
     JobView,
     LiveView,

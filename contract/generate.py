@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from contract import agent_api, jobs, problems, rest, workload
+from contract import agent_api, health, jobs, problems, rest, workload
 from contract.events import EVENT_ADAPTER
 from contract.metrics import METRICS
 from contract.version import CONTRACT_VERSION
@@ -37,7 +37,7 @@ def schemas() -> dict[str, dict[str, Any]]:
             rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction,
             rest.WorkloadList, rest.JobExplanation, rest.EnrollmentTokenRequest, rest.EnrollmentToken,
             rest.MetricList,
-            rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, rest.Health,
+            rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, health.Health,
         ),
     }  # fmt: skip
     for name, models in bodies.items():

@@ -392,12 +392,3 @@ class LiveView(ContractModel):
     agent_ttft_ms: dict[str, dict[str, float]]
     """Arm to agent to TTFT of its newest trial."""
     sample_texts: list[str]
-
-
-class Health(ContractModel):
-    """Liveness and readiness; open without a token."""
-
-    status: Literal["ok", "degraded"]
-    version: str
-    contract_version: str
-    checks: dict[str, str]

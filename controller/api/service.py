@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from contract.rest import Health
+from contract.health import Health
 from contract.version import CONTRACT_VERSION
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from contract.events import Stream
 from contract.failures import Fault
+from contract.health import Health
 from contract.metrics import METRICS
 from contract.problems import FieldProblem, Problem
 from contract.rest import (
@@ -25,7 +26,6 @@ from contract.rest import (
     EnrollmentToken,
     EnrollmentTokenRequest,
     EventsPage,
-    Health,
     JobExplanation,
     MetricList,
     RunPage,

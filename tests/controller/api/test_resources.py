@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from contract.health import Health
 from contract.metrics import METRICS
 from contract.problems import Problem
 from contract.rest import (
@@ -13,7 +14,6 @@ from contract.rest import (
     DeviceView,
     EnrollmentToken,
     EventsPage,
-    Health,
     JobExplanation,
     JobView,
     MetricList,
