@@ -14,13 +14,16 @@ _REFUSED = ("device_model", "os_name", "os_version", "os_build", "model_digest",
 # May be what the person wants to compare; named, not refused.
 _NAMED = (
     *("runtime_name", "runtime_version", "tier", "dtype", "threads", "model_name"),
-    *("max_batch_sequences", "prefill_chunk_tokens", "block_tokens"),
+    *("device", "weight_dtype", "max_batch_sequences", "prefill_chunk_tokens", "block_tokens"),
     *("low_power_mode", "thermal_state", "charging", "cpu", "cores", "memory_bytes"),
 )
 
 
 # Of the arm that is compared: what was asked for, calibrated or taken by default makes no difference.
-_OF_THE_ARM = ("threads", "dtype", "max_batch_sequences", "prefill_chunk_tokens", "block_tokens")
+_OF_THE_ARM = (
+    *("device", "tier", "dtype", "weight_dtype", "threads"),
+    *("max_batch_sequences", "prefill_chunk_tokens", "block_tokens"),
+)
 
 
 @dataclass(frozen=True, slots=True)
