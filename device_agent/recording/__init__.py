@@ -1,0 +1,1 @@
+"""What passes between host and device, recorded without identifiers: fixtures of a real device."""
