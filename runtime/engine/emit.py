@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -64,7 +65,13 @@ def stream_of(event: EventEnvelope) -> Stream:
     """The stream in which a runtime writes this event; StopIteration for a type of the device agent."""
     if isinstance(event, StreamOpened):
         return event.stream
-    streams: frozenset[Stream] = STREAMS_OF_TYPE[event.type]  # type: ignore[attr-defined]  # every kind has it
+    return _stream_of_kind(type(event))
+
+
+@cache
+def _stream_of_kind(kind: type[EventEnvelope]) -> Stream:
+    """Looked up once per kind: every event of a step comes through here."""
+    streams = STREAMS_OF_TYPE[kind.model_fields["type"].default]
     return next(stream for stream in RUNTIME_STREAMS if stream in streams)
 
 
@@ -73,7 +80,7 @@ class EventEmitter:
 
     Within a stream seq counts from 1 without a gap and t_mono_ns never goes back. Control events are never
     dropped: a full queue makes the producer wait, at most `stall_s`, then EventsNotWrittenError. Samples and
-    log are dropped before they are numbered, and a warning in the log stream counts them.
+    log are dropped before they are numbered. A warning in the log stream counts what was dropped, and waits.
     """
 
     def __init__(
@@ -89,6 +96,7 @@ class EventEmitter:
         self._dropped: Counter[Stream] = Counter()
         self._seq: Counter[Stream] = Counter()
         self._queued = self._synced = 0
+        self._waits = self._waited_ns = 0
         self._flushing = self._closing = False
         self._written = Written(0, complete=False)
         self._failure: EventsNotWrittenError | None = None
@@ -149,12 +157,15 @@ class EventEmitter:
             raise self._failure or EventsNotWrittenError(self.path, timeout_s, "the disk is too slow")
 
     def _wait_for_room(self) -> None:
-        """Returns when a control event fits; called with the lock held."""
+        """Returns when a control event fits; called with the lock held. Every wait is counted."""
         self._wake.set()
+        began_ns = time.monotonic_ns()
         found = self._changed.wait_for(
             lambda: len(self._queue) < self._limits.queue_events or self._failure is not None,
             self._limits.stall_s,
         )
+        self._waits += 1
+        self._waited_ns += time.monotonic_ns() - began_ns
         if self._failure is not None or not found:
             raise self._failure or EventsNotWrittenError(self.path, self._limits.stall_s, "the queue is full")
 
@@ -184,6 +195,8 @@ class EventEmitter:
             batch, goal, closing = list(self._queue), self._queued, self._closing
             self._queue.clear()
             dropped, self._dropped = self._dropped, Counter()
+            waits, self._waits = self._waits, 0
+            waited_ns, self._waited_ns = self._waited_ns, 0
             flushing, self._flushing = self._flushing, False
             self._changed.notify_all()
         if dropped:
@@ -191,6 +204,11 @@ class EventEmitter:
             batch.append(
                 (Stream.LOG, _log_line("warning", f"events dropped before they were numbered: {lost}"))
             )
+        if waits:
+            told = (
+                f"the engine waited {waits} times, {waited_ns // 10**6} ms in all, for room among its events"
+            )
+            batch.append((Stream.LOG, _log_line("warning", told)))
         if batch:
             self._file.append(self._numbered(batch))
             with self._changed:

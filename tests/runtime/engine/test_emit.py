@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import threading
@@ -113,7 +114,28 @@ def test_control_events_wait_for_room_and_none_is_lost(tmp_path: Path) -> None:
     for _ in range(200):
         emitter.emit(control(time.monotonic_ns()))
     emitter.close()
-    assert len(by_stream(lines(tmp_path / "e"))[Stream.CONTROL]) == 201
+    streams = by_stream(lines(tmp_path / "e"))
+    assert len(streams[Stream.CONTROL]) == 201
+    # How much it was held up is told: a measurement under it is no measurement.
+    told = " ".join(event.message for event in streams[Stream.LOG] if isinstance(event, LogLine))
+    waits = [int(count) for count in re.findall(r"the engine waited (\d+) times, \d+ ms", told)]
+    assert sum(waits) >= 20
+
+
+def test_a_step_pays_for_a_place_in_the_queue_and_not_for_the_disk(tmp_path: Path) -> None:
+    # The writer sleeps: whatever is in the file was there before.
+    emitter = EventEmitter(tmp_path / "e", ATTEMPT_ID, PRODUCER, EmitLimits(write_interval_s=5.0))
+    emitter.flush()
+    before = emitter.wait_written(-1, 0.0).size_bytes
+    for _ in range(1000):
+        emitter.emit(control(time.monotonic_ns()))
+    assert emitter.wait_written(-1, 0.0).size_bytes == before
+    emitter.close()
+    streams = by_stream(lines(tmp_path / "e"))
+    assert len(streams[Stream.CONTROL]) == 1001
+    assert [event.type for event in streams[Stream.LOG]] == ["stream_opened"], (
+        "nobody waited, nothing is lost"
+    )
 
 
 def test_what_was_flushed_is_in_the_file_and_only_whole_lines_are_announced(tmp_path: Path) -> None:
