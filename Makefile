@@ -4,7 +4,7 @@ STAMP := .venv/.setup-done
 ARGS ?=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check ci docs clean
+.PHONY: help setup demo up test check ci docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ ci: ## what CI runs: check and test on a bare machine
 
 docs: setup ## write the generated documents again: contract schema, state diagrams
 	@scripts/docs.sh
+
+bench: setup ## peers and our runtime, interleaved, on a quiet machine (ARGS="--budget-minutes 60"); docs/benchmarks.md
+	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 clean: ## remove caches and build output; .venv and data stay
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build *.egg-info

@@ -1,4 +1,4 @@
-"""An environment of its own for each peer, outside of the repository, made once for each set of requirements."""
+"""An environment of its own for each peer, outside of the repository, made once for its requirements."""
 
 import hashlib
 import os

@@ -1,8 +1,8 @@
 """What every peer's script shares: the work it reads and the one JSON object that it answers with.
 
-Standard library only: it runs in each peer's own environment. Definitions are those of contract/metrics.py: wall
-from the moment the tasks are known to the last token, TTFT of an agent from that moment, ITL every gap between
-tokens of a call; a run's ITL is the median over its calls.
+Standard library only: it runs in each peer's own environment. Definitions are those of contract/metrics.py:
+wall from the moment the tasks are known to the last token, TTFT of an agent from that moment, ITL every gap
+between tokens of a call; a run's ITL is the median over its calls.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _NS_PER_S = 1e9
 
 @dataclass(frozen=True)
 class CallPlan:
-    """One generation: the tokens that come before it, after the conversation so far, and how many it makes."""
+    """One generation: the tokens that follow the conversation so far, and how many it makes."""
 
     tokens: list[int]
     output_tokens: int

@@ -1,9 +1,10 @@
 """llama.cpp: its server over HTTP, and the Python binding in this process.
 
-serial_naive: one slot, no reuse. serial_cache: one slot, its default: each prompt reuses the longest beginning that
-the slot still holds. conc_default: five slots, everything at its default; on a cold start nothing is shared.
-conc_save: its best: the prefix is read once on slot 0 (inside the wall), saved, restored into every other slot, and
-agents are pinned to slots. python: llama-cpp-python's Llama, serial, with its own prefix reuse.
+serial_naive: one slot, no reuse. serial_cache: one slot, its default: each prompt reuses the longest
+beginning that the slot still holds. conc_default: five slots, everything at its default; on a cold start
+nothing is shared. conc_save: its best: the prefix is read once on slot 0 (inside the wall), saved, restored
+into every other slot, and agents are pinned to slots. python: llama-cpp-python's Llama, serial, with its own
+prefix reuse.
 """
 
 import contextlib
@@ -132,7 +133,7 @@ def together(work: Work, recorder: Recorder, port: int) -> None:
                 wanted = agent.calls[agent.number].output_tokens
                 asked = {"prompt": prompt, "n_predict": wanted, "id_slot": slot, "cache_prompt": True}
                 agent.finish(tell(port, asked, recorder, (agent.agent, agent.number)))
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits
+        except BaseException as error:  # carried to the thread that waits
             failures.append(error)
 
     threads = [

@@ -1,6 +1,7 @@
 """mlx-lm: on Apple's GPU what people use there; on Linux its CPU backend works and is slow.
 
-shared: one agent after the other, each from a copy of the cache of the shared prefix, computed once inside the wall.
+shared: one agent after the other, each from a copy of the cache of the shared prefix, computed once inside
+the wall.
 """
 
 import copy

@@ -1,8 +1,9 @@
 """OpenVINO GenAI: its ContinuousBatchingPipeline, stepped with token ids.
 
-naive: one call at a time, no prefix cache. serial_cache: one at a time, prefix cache. conc: all agents at once;
-those that arrive together on a cold cache do not share. conc_prime: one request reads the shared prefix first,
-inside the wall, which is its best. Its KV cache has the type that it chooses (u8 on a CPU): that is its best too.
+naive: one call at a time, no prefix cache. serial_cache: one at a time, prefix cache. conc: all agents at
+once; those that arrive together on a cold cache do not share. conc_prime: one request reads the shared prefix
+first, inside the wall, which is its best. Its KV cache has the type that it chooses (u8 on a CPU): that is
+its best too.
 """
 
 from importlib.metadata import version

@@ -1,7 +1,7 @@
 """transformers in eager mode, its own forward pass and DynamicCache: what a script without a server does.
 
-naive: every call computes its whole prompt. shared: one agent after the other, and each begins with a copy of the
-cache of the shared prefix, computed once inside the wall, and keeps its own from call to call.
+naive: every call computes its whole prompt. shared: one agent after the other, and each begins with a copy of
+the cache of the shared prefix, computed once inside the wall, and keeps its own from call to call.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """vLLM on a CPU: its engine called directly, in this process, with token ids.
 
-naive: one call at a time, no prefix cache. serial_cache: one at a time, prefix cache. conc: all agents at once with
-the prefix cache, which is its best: requests of one step share without being primed.
+naive: one call at a time, no prefix cache. serial_cache: one at a time, prefix cache. conc: all agents at
+once with the prefix cache, which is its best: requests of one step share without being primed.
 """
 
 import os
