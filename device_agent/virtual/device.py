@@ -46,7 +46,6 @@ class VirtualDevice:
         self.port_delay_s = 0.0
         """How long an app's port refuses after its launch."""
         self._wires: set[Wire] = set()
-        self.save()
 
     @property
     def udid(self) -> str:

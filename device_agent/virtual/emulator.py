@@ -203,7 +203,9 @@ class Emulator:
             unit = self._equipped(folder, record)
             if options.with_app:
                 _preinstall(unit)
+            unit.device.save()
             return unit
+        # The same device, after an update of its system.
         kept.ios_version = record.ios_version
         kept.capacity_bytes, kept.memory_limit_bytes = record.capacity_bytes, record.memory_limit_bytes
         return self._equipped(folder, kept)
@@ -239,4 +241,3 @@ def _preinstall(unit: Unit) -> None:
         },
         profile_expires=record.now() + timedelta(days=_PROFILE_DAYS),
     )
-    unit.device.save()

@@ -24,7 +24,7 @@ _PLIST_MESSAGE: Final = 8
 _MAX_REQUEST_BYTES: Final = 4 << 20
 _USB_2_BITS_PER_S: Final = 480_000_000
 _IPHONE_PRODUCT_ID: Final = 0x12A8
-_NOTICE_GAP_S: Final = 0.05
+_NOTICE_GAP_S: Final = 0.1
 """Between the end of a device's sockets and the notice of it: usbmuxd tells them in either order."""
 
 
