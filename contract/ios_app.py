@@ -14,6 +14,8 @@ ENV_MODEL_FOLDER: Final = "DYNOFARM_MODEL_FOLDER"
 """File or folder of the model, relative to the app's Documents."""
 ENV_PORT: Final = "DYNOFARM_PORT"
 """Port on the phone's loopback on which the app serves the stream of runtime_link."""
+ENV_MEMORY_LIMIT: Final = "DYNOFARM_MEMORY_LIMIT_BYTES"
+"""What the app may use before the device kills it. Only an emulated device sets it: a real app asks iOS."""
 
 ATTEMPTS_FOLDER: Final = "attempts"
 """Documents/attempts/<attempt_id>/ holds spec.json, lease.json, events.jsonl, runtime.log and run.json."""

@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from contract.ios_app import ATTEMPTS_FOLDER, ENV_ATTEMPT_FOLDER, ENV_MODEL_FOLDER, ENV_PORT, RUN_FILE
+from contract.ios_app import (
+    ATTEMPTS_FOLDER,
+    ENV_ATTEMPT_FOLDER,
+    ENV_MEMORY_LIMIT,
+    ENV_MODEL_FOLDER,
+    ENV_PORT,
+    RUN_FILE,
+)
 from contract.runtime_link import RUNTIME_LOG_FILE
 from device_agent.virtual.app_process import AppProcess
 from device_agent.virtual.device import VirtualDevice
@@ -127,11 +134,10 @@ class Apps:
         arguments = ("--attempt-dir", attempt, "--model-path", model, "--socket", socket)
         app.on_line = lambda line: self._said(app, line)
         app.on_sample = lambda footprint_bytes: self._compare(app, footprint_bytes)
+        told = {ENV_MEMORY_LIMIT: str(device.record.memory_limit_bytes), **given}
         environment = {name: value for name, value in os.environ.items() if not name.endswith("_TOKEN")}
         try:
-            await app.start(
-                [*self._command.program, *map(str, arguments)], environment | dict(given), documents
-            )
+            await app.start([*self._command.program, *map(str, arguments)], environment | told, documents)
         except OSError as error:
             raise LaunchRefusedError(_PROCESS_CONTROL, 1, f"the app cannot be started: {error}") from error
         self._running[app.pid] = app

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.events import MemorySampled
+from contract.ios_app import ENV_MEMORY_LIMIT
 from runtime.engine.emit import PENDING_SEQ, EventEmitter
 
 SAMPLE_INTERVAL_S = 0.04
@@ -54,7 +55,16 @@ def _status_sizes(text: str) -> Iterator[tuple[str, int]]:
 
 
 def memory_limit_bytes(cgroup: Path = _CGROUP, root: Path = _CGROUP_ROOT) -> int | None:
-    """The smallest limit of the control groups that this process is in; None without one."""
+    """The smallest limit of the control groups that this process is in, or of the device that it emulates.
+
+    None without one.
+    """
+    told = os.environ.get(ENV_MEMORY_LIMIT, "")
+    limits = [limit for limit in (int(told) if told.isdigit() else None, _group_limit(cgroup, root)) if limit]
+    return min(limits, default=None)
+
+
+def _group_limit(cgroup: Path, root: Path) -> int | None:
     try:
         entries = [line.split(":", 2) for line in cgroup.read_text().splitlines()]
     except OSError:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from contract.events import MemorySampled, Producer, parse_event
+from contract.ios_app import ENV_MEMORY_LIMIT
 from runtime.engine.emit import EventEmitter
 from runtime.engine.memory import (
     FootprintSampler,
@@ -55,6 +56,16 @@ def test_the_first_version_of_control_groups_is_read_too(tmp_path: Path) -> None
 
 def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
     assert memory_limit_bytes(tmp_path / "nothing", tmp_path) is None
+
+
+def test_an_emulated_device_tells_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "cgroup", "0::/outer\n")
+    write(tmp_path / "fs/outer/memory.max", "3000000\n")
+    monkeypatch.setenv(ENV_MEMORY_LIMIT, "2000000")
+    assert memory_limit_bytes(tmp_path / "nothing", tmp_path) == 2_000_000
+    assert memory_limit_bytes(tmp_path / "cgroup", tmp_path / "fs") == 2_000_000
+    monkeypatch.setenv(ENV_MEMORY_LIMIT, "4000000")
+    assert memory_limit_bytes(tmp_path / "cgroup", tmp_path / "fs") == 3_000_000
 
 
 def test_the_machine_has_memory() -> None:
