@@ -60,6 +60,9 @@ class DemoResult(ContractModel):
 
     run_id: str
     target: DemoTarget
+    """The device whose figures stand here."""
+    targets: list[DemoTarget]
+    """Every device of the run."""
     model: str
     arms: DemoArms
     wall_reduction_percent: float
@@ -81,13 +84,8 @@ def demo_result(report: RunReport, audit: EventAudit) -> DemoResult:
     wall = next((verdict for verdict in device.verdicts if verdict.metric == "wall_s"), None)
     return DemoResult(
         run_id=report.run_id,
-        target=DemoTarget(
-            kind=device.kind,
-            device_id=device.device_id,
-            device_model=device.device_model,
-            os_version=device.os_version,
-            virtual=device.virtual,
-        ),
+        target=_target(device),
+        targets=[_target(each) for each in report.devices],
         model=report.model,
         arms=DemoArms(serial=_arm(report, device, "serial"), paged=_arm(report, device, "paged")),
         wall_reduction_percent=device.wall_reduction_percent,
@@ -103,6 +101,16 @@ def demo_result(report: RunReport, audit: EventAudit) -> DemoResult:
         gate=_gate(report, wall),
         sample_text="\n".join(device.sample_texts),
         report_url=report.report_url,
+    )
+
+
+def _target(device: DeviceReportView) -> DemoTarget:
+    return DemoTarget(
+        kind=device.kind,
+        device_id=device.device_id,
+        device_model=device.device_model,
+        os_version=device.os_version,
+        virtual=device.virtual,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from contract.jobs import EngineOptions
 from contract.rest import ArmRequest, DeviceSelector, GateRequest, RunRequest, WorkloadRequest
+from contract.states import TargetKind
 
 MODEL: Final = "smollm2-135m-instruct"
 WORKLOAD: Final = "shared-prefix"
@@ -23,6 +24,11 @@ PAIRS: Final = 5
 WARMUPS: Final = 1
 
 
+# Two emulated devices share this machine: each gets less to do, and its part of the cores.
+VIRTUAL_CALLS: Final = 1
+VIRTUAL_GENERATED_TOKENS: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class DemoSizes:
     """Sizes of one demo. generated_tokens: each call writes so many, whatever the model would say."""
@@ -33,6 +39,8 @@ class DemoSizes:
     generated_tokens: int = GENERATED_TOKENS
     pairs: int = PAIRS
     warmups: int = WARMUPS
+    threads: int | None = None
+    """Of each runtime; None: it chooses."""
 
     @property
     def calls_of_a_trial(self) -> int:
@@ -40,8 +48,8 @@ class DemoSizes:
         return self.agents * self.calls
 
 
-def demo_request(sizes: DemoSizes, device_id: str) -> RunRequest:
-    """The run of the demo: the serial arm against the paged arm in float32 on one device."""
+def demo_request(sizes: DemoSizes, *device_ids: str, kind: TargetKind = TargetKind.HOST) -> RunRequest:
+    """The run of the demo: the serial arm against the paged arm in float32 on each of the devices."""
     return RunRequest(
         workload=WorkloadRequest(
             name=WORKLOAD,
@@ -53,13 +61,13 @@ def demo_request(sizes: DemoSizes, device_id: str) -> RunRequest:
             },
         ),
         model=MODEL,
-        selectors=[DeviceSelector(device_id=device_id)],
+        selectors=[DeviceSelector(kind=kind, device_id=device_id) for device_id in device_ids],
         arms=[ArmRequest(arm=BASELINE, mode="serial"), ArmRequest(arm=CANDIDATE, mode="paged")],
         baseline=BASELINE,
         candidate=CANDIDATE,
         repetitions=sizes.pairs,
         warmups=sizes.warmups,
-        engine=EngineOptions(dtype="float32"),
+        engine=EngineOptions(dtype="float32", threads=sizes.threads),
         gate=GateRequest(metrics=["wall_s"]),
         labels={LABEL: LABEL_VALUE},
     )

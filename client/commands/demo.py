@@ -14,6 +14,7 @@ from client.api import DynofarmClient
 from client.connection import Patience
 from client.demo_result import DemoResult, demo_result
 from client.demo_sizes import DemoSizes, demo_request
+from client.demo_target import DemoDevices, DemoTargetKind, demo_devices, threads_of_each
 from client.errors import ClientError, InfrastructureError, NoCapacityError, RunCancelledError
 from client.event_audit import EventAudit, audit_run
 from client.farm_home import FarmHome
@@ -24,8 +25,8 @@ from client.output import Output
 from client.progress import progress_view
 from client.render import HEADLINE_METRICS, report_view
 from client.settings import read_settings
-from contract.rest import RunReport, RunView
-from contract.states import DeviceState, GateExit, RunOutcome, TargetKind
+from contract.rest import DeviceView, RunReport, RunView
+from contract.states import DeviceState, GateExit, RunOutcome
 
 DEVICE_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.5
@@ -38,6 +39,9 @@ class DemoOptions(JsonOption):
     """Sizes of the demo; each also as an environment variable."""
 
     home: Annotated[Path, typer.Option("--home", help="Folder of the demo's farm.")] = Path(".dynofarm")
+    target: Annotated[
+        DemoTargetKind, typer.Option("--target", help="On this machine, or on two emulated iPhones.")
+    ] = DemoTargetKind.HOST
     leave: Annotated[bool, typer.Option("--exit", help="Stop the farm after the report and leave.")] = False
     full: Annotated[
         bool, typer.Option("--full", help="2,000 shared tokens as in the articles; takes much longer.")
@@ -50,12 +54,23 @@ class DemoOptions(JsonOption):
         typer.Option(min=16, envvar="DYNOFARM_DEMO_PREFIX_TOKENS", help="Tokens that all agents share."),
     ] = demo_sizes.PREFIX_TOKENS
     calls: Annotated[
-        int, typer.Option(min=1, max=64, envvar="DYNOFARM_DEMO_CALLS", help="Calls of each agent.")
-    ] = demo_sizes.CALLS
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            envvar="DYNOFARM_DEMO_CALLS",
+            help=f"Calls of each agent, {demo_sizes.CALLS}, or {demo_sizes.VIRTUAL_CALLS} on emulated devices.",
+        ),
+    ] = None
     generated_tokens: Annotated[
-        int,
-        typer.Option(min=2, envvar="DYNOFARM_DEMO_GENERATED_TOKENS", help="Tokens that each call writes."),
-    ] = demo_sizes.GENERATED_TOKENS
+        int | None,
+        typer.Option(
+            min=2,
+            envvar="DYNOFARM_DEMO_GENERATED_TOKENS",
+            help=f"Tokens that each call writes, {demo_sizes.GENERATED_TOKENS} or "
+            f"{demo_sizes.VIRTUAL_GENERATED_TOKENS}.",
+        ),
+    ] = None
     pairs: Annotated[
         int, typer.Option(min=1, max=200, envvar="DYNOFARM_DEMO_PAIRS", help="Pairs of trials.")
     ] = demo_sizes.PAIRS
@@ -63,12 +78,16 @@ class DemoOptions(JsonOption):
     @property
     def sizes(self) -> DemoSizes:
         """The sizes that were chosen."""
+        emulated = self.target is DemoTargetKind.VIRTUAL
+        calls = demo_sizes.VIRTUAL_CALLS if emulated else demo_sizes.CALLS
+        tokens = demo_sizes.VIRTUAL_GENERATED_TOKENS if emulated else demo_sizes.GENERATED_TOKENS
         return DemoSizes(
             agents=self.agents,
             prefix_tokens=demo_sizes.FULL_PREFIX_TOKENS if self.full else self.prefix_tokens,
-            calls=self.calls,
-            generated_tokens=self.generated_tokens,
+            calls=self.calls or calls,
+            generated_tokens=self.generated_tokens or tokens,
             pairs=self.pairs,
+            threads=threads_of_each() if emulated else None,
         )
 
 
@@ -76,16 +95,21 @@ def demo(options: DemoOptions, output: Output) -> int:
     """Show the whole thing on this machine. Start a farm, let five agents run on a real model one after
     the other and then together, and tell what was gained."""
     home = FarmHome(options.home.expanduser().absolute())
-    command = FarmCommand(
-        read_settings().embedded_command, home, ("--port", "0"), home.log_file, own_environment()
-    )
-    with stopped_by_sigterm(), LocalFarm(command) as farm:
+    with stopped_by_sigterm(), demo_devices(options.target, home, output) as devices:
+        return _demo_on(devices, home, options, output)
+
+
+def _demo_on(devices: DemoDevices, home: FarmHome, options: DemoOptions, output: Output) -> int:
+    environment = {**own_environment(), **devices.environment}
+    program = read_settings().embedded_command
+    command = FarmCommand(program, home, ("--port", "0"), home.log_file, environment)
+    with LocalFarm(command) as farm:
         output.say(f"starting a farm in {home.path}, its log is {home.log_file}")
         url = farm.wait_until_ready()
         output.say(f"farm ready at {url}; sign in with the token in {home.admin_token_file}")
         # Long enough for a busy machine: the controller shares its cores with what is measured.
         with DynofarmClient(url, home.admin_token(), Patience(call_s=60.0, give_up_after_s=60.0)) as client:
-            result = _measure(client, home, options.sizes, output)
+            result = _measure(client, devices, home, options.sizes, output)
         try:
             output.result(result, demo_view(result))
             if not options.leave:
@@ -100,11 +124,13 @@ def demo(options: DemoOptions, output: Output) -> int:
     return exit_code_of(result)
 
 
-def _measure(client: DynofarmClient, home: FarmHome, sizes: DemoSizes, output: Output) -> DemoResult:
+def _measure(
+    client: DynofarmClient, devices: DemoDevices, home: FarmHome, sizes: DemoSizes, output: Output
+) -> DemoResult:
     """One run from submission to result; a ClientError when there is none."""
     cancel_leftovers(client, output)
-    device_id = wait_for_device(client, output)
-    run = client.submit(demo_request(sizes, device_id))
+    device_ids = wait_for_devices(client, devices, output)
+    run = client.submit(demo_request(sizes, *device_ids, kind=devices.kind))
     try:
         output.say(f"submitted {run.run_id}, live at {run.report_url}")
         run = _followed(client, run, sizes, output)
@@ -144,15 +170,22 @@ def _cancel_quickly(url: str, home: FarmHome, run_id: str) -> None:
         client.cancel(run_id)
 
 
-def wait_for_device(client: DynofarmClient, output: Output, timeout_s: float = DEVICE_TIMEOUT_S) -> str:
-    """Id of a ready host that has the demo's model; InfrastructureError that says what the hosts lack."""
+def wait_for_devices(
+    client: DynofarmClient, wanted: DemoDevices, output: Output, timeout_s: float = DEVICE_TIMEOUT_S
+) -> list[str]:
+    """Ids of the wanted devices, ready and with the demo's model, or of the first of their kind;
+    InfrastructureError that says what they lack."""
     output.say(f"waiting for a device with the model {demo_sizes.MODEL}")
     deadline = time.monotonic() + timeout_s
     while True:
-        devices = [device for device in client.devices().devices if device.kind is TargetKind.HOST]
-        for device in devices:
-            if device.state is DeviceState.READY and demo_sizes.MODEL in device.models:
-                return device.device_id
+        devices = [device for device in client.devices().devices if _is_wanted(device, wanted)]
+        ready = [
+            device.device_id
+            for device in devices
+            if device.state is DeviceState.READY and demo_sizes.MODEL in device.models
+        ]
+        if len(ready) >= max(1, len(wanted.device_ids)):
+            return ready if wanted.device_ids else ready[:1]
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL_S)
@@ -167,6 +200,10 @@ def wait_for_device(client: DynofarmClient, output: Output, timeout_s: float = D
         + (", ".join(seen) or "there is none"),
         "`make setup` installs the model; the farm's log tells what the agent did",
     )
+
+
+def _is_wanted(device: DeviceView, wanted: DemoDevices) -> bool:
+    return device.kind is wanted.kind and (not wanted.device_ids or device.device_id in wanted.device_ids)
 
 
 def demo_view(result: DemoResult) -> Text:

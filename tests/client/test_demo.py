@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from client.api import DynofarmClient
 from client.cli import app
-from client.commands.demo import cancel_leftovers, wait_for_device
+from client.commands.demo import cancel_leftovers, wait_for_devices
 from client.demo_result import DemoResult
 from client.demo_sizes import DemoSizes, demo_request
+from client.demo_target import DemoDevices
 from client.errors import ErrorReport, InfrastructureError
 from client.output import Output
 from contract.rest import RunRequest
@@ -166,7 +167,7 @@ def test_a_device_that_does_not_come_is_told_with_what_it_lacks(
 ) -> None:
     controller.devices = {"host-1": host_device(**changed)}
     with pytest.raises(InfrastructureError, match=said):
-        wait_for_device(client, Output(as_json=False), timeout_s=0.01)
+        wait_for_devices(client, DemoDevices(TargetKind.HOST), Output(as_json=False), timeout_s=0.01)
 
 
 def test_the_request_of_the_demo_is_five_agents_in_float32_on_one_device() -> None:
