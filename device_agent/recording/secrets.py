@@ -61,9 +61,8 @@ GENERIC_NAMES: Final = frozenset({"iphone", "ipad", "ipod", "apple watch", "loca
 
 _HEX = rb"[0-9A-Fa-f]"
 PATTERNS: Final = tuple(
-    re.compile(pattern, re.DOTALL)
+    re.compile(pattern)
     for pattern in (
-        rb"-----BEGIN [A-Z ]{1,40}-----.{1,20000}?-----END [A-Z ]{1,40}-----",
         # UUID: a host, a pairing, a container, a report.
         rb"(?<![0-9A-Fa-f-])%s{8}-%s{4}-%s{4}-%s{4}-%s{12}(?![0-9A-Fa-f])" % ((_HEX,) * 5),
         # UDID of today, and of devices before 2018 (also a crash reporter key).
@@ -81,6 +80,9 @@ PATTERNS: Final = tuple(
     )
 )
 """Text that identifies wherever it stands; bytes, since it may stand between binary ones."""
+WORD: Final = re.compile(rb"[0-9A-Za-z:.@+_-]{6,}")
+"""What the patterns can match in: a quick way past everything else."""
+PEM: Final = re.compile(rb"-----BEGIN [A-Z ]{1,40}-----.{1,20000}?-----END [A-Z ]{1,40}-----", re.DOTALL)
 
 
 def kind_of_key(key: str) -> SecretKind | None:
