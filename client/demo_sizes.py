@@ -25,7 +25,7 @@ WARMUPS: Final = 1
 
 
 # Two emulated devices share this machine: each gets less to do, and its part of the cores.
-VIRTUAL_CALLS: Final = 1
+VIRTUAL_CALLS: Final = 2
 VIRTUAL_GENERATED_TOKENS: Final = 8
 
 

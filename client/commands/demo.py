@@ -59,7 +59,7 @@ class DemoOptions(JsonOption):
             min=1,
             max=64,
             envvar="DYNOFARM_DEMO_CALLS",
-            help=f"Calls of each agent, {demo_sizes.CALLS}, or {demo_sizes.VIRTUAL_CALLS} on emulated devices.",
+            help=f"Calls of each agent, {demo_sizes.CALLS}; emulated: {demo_sizes.VIRTUAL_CALLS}.",
         ),
     ] = None
     generated_tokens: Annotated[
@@ -67,7 +67,7 @@ class DemoOptions(JsonOption):
         typer.Option(
             min=2,
             envvar="DYNOFARM_DEMO_GENERATED_TOKENS",
-            help=f"Tokens that each call writes, {demo_sizes.GENERATED_TOKENS} or "
+            help=f"Tokens that each call writes, {demo_sizes.GENERATED_TOKENS}; emulated: "
             f"{demo_sizes.VIRTUAL_GENERATED_TOKENS}.",
         ),
     ] = None

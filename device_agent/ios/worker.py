@@ -171,7 +171,7 @@ class WorkerProcess:
             while stdout is not None and (line := await stdout.readline()):
                 self._take(line)
         except (ValueError, OSError) as error:
-            # A line without end, or a pipe that broke: nothing that follows can be told apart.
+            # A line that is no message or has no end, or a broken pipe: what follows cannot be told apart.
             _log.error("worker_unreadable", pid=self.pid, detail=str(error))
         finally:
             self._kill_now()
