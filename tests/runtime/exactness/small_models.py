@@ -10,6 +10,8 @@ from safetensors.numpy import save_file
 
 from runtime.model.llama import LlamaModel
 from runtime.model.loader import load_model
+from runtime.model.numeric import Placement
+from runtime.model.tiers import choose_tier
 from tests.fakes.tiny_model import CONTEXT_TOKENS, POISON, save_tiny_model
 
 FAMILIES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -20,10 +22,17 @@ _HIDDEN, _HEADS, _KV_HEADS, _HEAD_DIM, _FFN, _LAYERS = 24, 4, 2, 8, 16, 2
 
 
 @cache
-def small_model(family: str) -> LlamaModel:
+def tiers() -> tuple[str, ...]:
+    """The tiers of kernels that work on this machine's processor."""
+    placement = Placement.named("float32", "cpu")
+    return tuple(name for name in ("aten", "native") if choose_tier(name, placement).name == name)
+
+
+@cache
+def small_model(family: str, tier: str = "aten") -> LlamaModel:
     """The same weights at every call."""
     with TemporaryDirectory() as folder:
-        return load_model(save_small_model(family, Path(folder))).model
+        return load_model(save_small_model(family, Path(folder)), tier=tier).model
 
 
 def save_small_model(family: str, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Agents on the real scheduler, pool, cache and model, under any interleaving of what can happen to them.
+"""Agents on the real scheduler, pool, cache, model and kernels, under any interleaving of what may happen.
 
 The invariants of the KV design, each asserted after every step (in WatchedArm.check unless said otherwise):
  1. free + referenced + cached = all blocks.
@@ -31,7 +31,7 @@ from runtime.engine.arm import CallBroke, CallDone, StepRan
 from runtime.errors import PoolTooSmallError
 from runtime.schedule.config import SchedulerConfig
 from runtime.schedule.sequence import Status
-from tests.runtime.exactness.small_models import FAMILIES, POISON_ID
+from tests.runtime.exactness.small_models import FAMILIES, POISON_ID, tiers
 from tests.runtime.exactness.watched_arm import Arrangement, WatchedArm
 
 CHOICE = st.integers(0, 99)
@@ -55,13 +55,15 @@ class AgentsOnAModel(RuleBasedStateMachine):
     """What callers see; the arm watches itself."""
 
     @initialize(
-        family=st.sampled_from(sorted(FAMILIES)),
+        kernels=st.tuples(st.sampled_from(sorted(FAMILIES)), st.sampled_from(tiers())),
         config=CONFIGS,
         blocks=st.integers(4, 20),
         block_tokens=st.integers(2, 5),
     )
-    def start(self, family: str, config: SchedulerConfig, blocks: int, block_tokens: int) -> None:
-        self.arm = WatchedArm(Arrangement(family, blocks, block_tokens, config))
+    def start(
+        self, kernels: tuple[str, str], config: SchedulerConfig, blocks: int, block_tokens: int
+    ) -> None:
+        self.arm = WatchedArm(Arrangement(*kernels, blocks, block_tokens, config))
         self.tokens = 0
 
     def _submit(self, prompt: list[int], output_tokens: int, priority: int, stop: frozenset[int]) -> None:

@@ -14,7 +14,7 @@ from runtime.engine.arm import Admitted, CallBroke, CallDone, StepRan
 from runtime.engine.graph import CallKey
 from runtime.schedule.config import SchedulerConfig
 from runtime.schedule.sequence import RUNNING
-from tests.runtime.exactness.small_models import FAMILIES, POISON_ID
+from tests.runtime.exactness.small_models import FAMILIES, POISON_ID, tiers
 from tests.runtime.exactness.watched_arm import Arrangement, WatchedArm
 
 # Every part has tokens of its own, so that prompts share what their names share and nothing else.
@@ -53,11 +53,12 @@ def computed_tokens(arm: WatchedArm) -> int:
 
 
 @pytest.mark.parametrize("part_tokens", [16, 21, 48])
+@pytest.mark.parametrize("tier", tiers())
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 def test_each_part_of_a_tree_is_computed_once_when_all_arrive_together(
-    tree: list[str], part_tokens: int
+    tree: list[str], tier: str, part_tokens: int
 ) -> None:
-    arm = WatchedArm(Arrangement(blocks=120, config=wide()))
+    arm = WatchedArm(Arrangement(tier=tier, blocks=120, config=wide()))
     all_prompts = prompts(tree, part_tokens)
     keys = [arm.submit(prompt, 6) for prompt in all_prompts]
     arm.run()
@@ -69,18 +70,18 @@ def test_each_part_of_a_tree_is_computed_once_when_all_arrive_together(
 
 @settings(max_examples=25)
 @given(
-    family=st.sampled_from(sorted(FAMILIES)),
+    kernels=st.tuples(st.sampled_from(sorted(FAMILIES)), st.sampled_from(tiers())),
     tree=st.lists(st.text("ABC", min_size=1, max_size=3), min_size=2, max_size=6),
     sizes=st.tuples(st.integers(1, 12), st.integers(2, 7)),
     chunk_tokens=st.integers(1, 16),
     max_batch=st.integers(1, 6),
 )
 def test_any_tree_is_computed_once_whatever_the_chunks_and_the_batch(
-    family: str, tree: list[str], sizes: tuple[int, int], chunk_tokens: int, max_batch: int
+    kernels: tuple[str, str], tree: list[str], sizes: tuple[int, int], chunk_tokens: int, max_batch: int
 ) -> None:
     part_tokens, block_tokens = sizes
     config = wide(max_batch=max_batch, prefill_tokens=chunk_tokens, idle_prefill_tokens=chunk_tokens)
-    arm = WatchedArm(Arrangement(family, 300, block_tokens, config))
+    arm = WatchedArm(Arrangement(*kernels, 300, block_tokens, config))
     all_prompts = prompts(tree, part_tokens)
     keys = [arm.submit(prompt, 3) for prompt in all_prompts]
     arm.run()

@@ -21,7 +21,7 @@ from runtime.kv.prefix_cache import PrefixCache
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.paged_kv import PagedKV
-from tests.runtime.exactness.small_models import FAMILIES, small_model
+from tests.runtime.exactness.small_models import FAMILIES, small_model, tiers
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=7)
 CHOICE = st.integers(0, 99)
@@ -51,11 +51,13 @@ class TablesOverTensors(RuleBasedStateMachine):
     """Several sequences compute in one batch, as in a step."""
 
     @initialize(
-        family=st.sampled_from(sorted(FAMILIES)), blocks=st.integers(4, 14), block_tokens=st.integers(2, 5)
+        kernels=st.tuples(st.sampled_from(sorted(FAMILIES)), st.sampled_from(tiers())),
+        blocks=st.integers(4, 14),
+        block_tokens=st.integers(2, 5),
     )
-    def start(self, family: str, blocks: int, block_tokens: int) -> None:
-        self.family = family
-        self.model = small_model(family)
+    def start(self, kernels: tuple[str, str], blocks: int, block_tokens: int) -> None:
+        self.family, _ = kernels
+        self.model = small_model(*kernels)
         self.pool = BlockPool(blocks, block_tokens)
         self.cache = PrefixCache(self.pool)
         self.copies = CopyList(self.pool)

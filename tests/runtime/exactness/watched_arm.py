@@ -61,6 +61,7 @@ class Arrangement:
     """Sizes of the arm under test."""
 
     family: str = "llama"
+    tier: str = "aten"
     blocks: int = 60
     block_tokens: int = 16
     config: SchedulerConfig = field(default_factory=SchedulerConfig)
@@ -70,9 +71,9 @@ class WatchedArm:
     """Calls in, facts out; after every step `check` holds all invariants that can be seen from here."""
 
     def __init__(self, arrangement: Arrangement) -> None:
-        self.family = arrangement.family
+        self.family, self.tier = arrangement.family, arrangement.tier
         self.config = arrangement.config
-        model = WatchedModel(small_model(arrangement.family))
+        model = WatchedModel(small_model(arrangement.family, arrangement.tier))
         self.ledger = EventLedger()
         trace = TraceObserver(self.ledger, 1)
         trace.name_holder(NO_HOLDER, PRESSURE)
@@ -175,7 +176,9 @@ class WatchedArm:
     def check_output(self, key: CallKey) -> None:
         """The call's tokens are its agent's alone in the serial arm; a cut call has their beginning."""
         end, request = self.ended[key], self.requests[key]
-        expected = alone(self.family, request.prompt, request.max_output_tokens, request.stop_tokens)
+        expected = alone(small_model(self.family, self.tier), request.prompt, request.max_output_tokens)
+        stops = [index for index, token in enumerate(expected) if token in request.stop_tokens]
+        expected = expected[: stops[0]] if stops else expected
         assert isinstance(end, CallDone)
         if end.finish_reason == "cancelled":
             assert end.output == expected[: len(end.output)]
@@ -192,12 +195,10 @@ class WatchedArm:
 
 
 @cache
-def alone(
-    family: str, prompt: tuple[int, ...], output_tokens: int, stop_tokens: frozenset[int]
-) -> tuple[int, ...]:
+def alone(model: LlamaModel, prompt: tuple[int, ...], output_tokens: int) -> tuple[int, ...]:
     """What the serial arm generates: one agent, contiguous cache, nothing shared; () where logits break."""
-    arm = ContiguousArm(small_model(family), CONTEXT_TOKENS, 64)
-    arm.submit(CallRequest(CallKey("a", 0), prompt, output_tokens, stop_tokens, Sampling(), 5))
+    arm = ContiguousArm(model, CONTEXT_TOKENS, 64)
+    arm.submit(CallRequest(CallKey("a", 0), prompt, output_tokens, frozenset(), Sampling(), 5))
     facts: list[Fact] = []
     while arm.has_work:
         facts += arm.step()
