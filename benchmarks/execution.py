@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ from runtime.bench.others import OthersMeter
 _ANSWER: Final[TypeAdapter[BenchReport | BenchFailure]] = TypeAdapter(BenchReport | BenchFailure)
 _SAID_CHARACTERS: Final = 2000
 _STOP_S: Final = 20.0
+_GRACE_S: Final = 60.0
+"""The runtime ends by itself at its limit; then it has this long to say so."""
 REPOSITORY: Final = Path(__file__).parents[1]
 
 
@@ -66,21 +69,23 @@ def run_config(bench: Bench, config: Config) -> tuple[dict[str, Any], float]:
             *("--work", str(bench.work_file), "--model", str(bench.model), "--mode", config.mode),
             *("--threads", str(bench.threads), "--dtype", bench.dtype, "--answer", str(answer)),
         ]
-        run_process(command, Path(folder), environment.variables, bench.run_limit_s)
+        run_process(command, Path(folder) / "said.txt", environment.variables, bench.run_limit_s)
         found: dict[str, Any] = json.loads(answer.read_text())
     return found, bench.meter.percent(found["began_mono_ns"], found["ended_mono_ns"])
 
 
-def run_process(command: list[str], folder: Path, variables: Mapping[str, str], limit_s: float) -> str:
+def run_process(
+    command: Sequence[str], said: Path | None, variables: Mapping[str, str], limit_s: float
+) -> str:
     """Standard output of the process; RunFailedError for another exit code than 0 or past the limit.
 
-    It runs in a group of its own, which is ended whole, also when we are interrupted.
+    Its standard error goes to the file `said`, or where ours goes. It runs in a group of its own, which is
+    ended whole, also when we are interrupted.
     """
-    said = folder / "said.txt"
-    with said.open("wb") as errors:
+    with said.open("wb") if said is not None else nullcontext() as errors:
         process = subprocess.Popen(
             command,
-            cwd=folder,
+            cwd=tempfile.gettempdir(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -94,7 +99,7 @@ def run_process(command: list[str], folder: Path, variables: Mapping[str, str], 
         finally:
             _end_group(process)
     if process.returncode:
-        words = said.read_text(errors="replace")[-_SAID_CHARACTERS:]
+        words = said.read_text(errors="replace")[-_SAID_CHARACTERS:] if said is not None else ""
         raise RunFailedError(f"exit code {process.returncode}: {words or out.decode(errors='replace')}")
     return out.decode()
 
@@ -111,11 +116,13 @@ def own_report(bench: Bench, repeats: Mapping[str, int], tell: Callable[[str], N
             "extra_rounds": bench.extra_runs,
         }
     )
-    return _ask_runtime(request, request.limit_s + 60.0)
+    return _ask_runtime(request, None)
 
 
 def _run_ours(bench: Bench, config: Config) -> tuple[dict[str, Any], float]:
-    report = _ask_runtime(_request(bench, {config.mode: 1}, bench.run_limit_s), bench.run_limit_s + 60.0)
+    with tempfile.TemporaryDirectory(prefix="dynofarm-peer-") as folder:
+        said = Path(folder) / "said.txt"
+        report = _ask_runtime(_request(bench, {config.mode: 1}, bench.run_limit_s), said)
     run, arm = report.runs[0], next(iter(report.arms.values()))
     answer = {
         "peer": OURS,
@@ -153,12 +160,13 @@ def _request(bench: Bench, repeats: Mapping[str, int], limit_s: float) -> BenchR
     )
 
 
-def _ask_runtime(request: BenchRequest, limit_s: float) -> BenchReport:
-    with tempfile.TemporaryDirectory(prefix="dynofarm-peer-") as folder:
+def _ask_runtime(request: BenchRequest, said: Path | None) -> BenchReport:
+    with tempfile.TemporaryDirectory(prefix="dynofarm-request-") as folder:
         path = Path(folder) / "request.json"
         path.write_text(request.model_dump_json())
         command = [sys.executable, "-m", "runtime.bench", "--request", str(path)]
-        out = run_process(command, Path(folder), {"PYTHONPATH": str(REPOSITORY)}, limit_s)
+        variables = {"PYTHONPATH": str(REPOSITORY)}
+        out = run_process(command, said, variables, request.limit_s + _GRACE_S)
     try:
         answer = _ANSWER.validate_json(out)
     except ValidationError as error:

@@ -195,7 +195,9 @@ def _environments(options: Options, model: Path, session: Session) -> dict[str, 
             script = environment.folder / "prepare.py"
             if script.exists():
                 command = [str(environment.python), str(script), "--model", str(model)]
-                run_process(command, options.cache, environment.variables, options.run_limit_s)
+                run_process(
+                    command, options.cache / f"{peer}-prepare.txt", environment.variables, options.run_limit_s
+                )
             found[peer] = environment
         except (PeerNotInstalledError, RunFailedError) as error:
             _tell(f"{peer} cannot be measured here: {error}")

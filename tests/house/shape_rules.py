@@ -15,7 +15,9 @@ MAX_FILE_LINES = 400
 # A revision is a list of tables: it is read once, from top to bottom, and splitting it would hide its order.
 _LISTS = ("migrations/versions",)
 # Folders of tests that mirror no package; exactness is a promise of the whole runtime, of no folder in it.
-OWN_TEST_FOLDERS = frozenset({"house", "e2e", "migrations", "fakes", "devices", "runtime/exactness"})
+OWN_TEST_FOLDERS = frozenset(
+    {"benchmarks", "house", "e2e", "migrations", "fakes", "devices", "runtime/exactness"}
+)
 
 
 def vague_names(source: Source) -> Iterator[Violation]:
