@@ -1,8 +1,8 @@
 """A worker as the agent hears it, without any device: each method misbehaves in its own way.
 
-describe answers; conditions never does; mount_image makes progress for a second, then answers; open_tunnel ends
-the process; release writes what is no message; list answers with a wrong shape; remove fails as locked; signal
-sends a notice and answers. Only the standard library.
+describe answers; conditions never does; mount_image makes progress for a second, then answers; open_tunnel
+ends the process; release writes what is no message; list answers with a wrong shape; remove fails as locked;
+signal sends a notice and answers. Only the standard library.
 """
 
 import json
@@ -11,15 +11,19 @@ import time
 from typing import Any
 
 DESCRIPTION = {
-    **{
-        "device_id": "u",
-        "device_model": "iPhone17,1",
-        "os_name": "iOS",
-        "os_version": "18.5",
-        "os_build": "b",
-    },
-    **{"paired": True, "locked": False, "developer_mode": True, "boot_id": str(os.getpid()), "clock_s": 1.0},
-    **{"clock_s": 1.0, "utc_offset_s": 0.0, "virtual": True, "memory_bytes": None},
+    "device_id": "u",
+    "device_model": "iPhone17,1",
+    "os_name": "iOS",
+    "os_version": "18.5",
+    "os_build": "b",
+    "paired": True,
+    "locked": False,
+    "developer_mode": True,
+    "boot_id": "b",
+    "clock_s": 1.0,
+    "utc_offset_s": 0.0,
+    "virtual": True,
+    "memory_bytes": None,
 }
 
 

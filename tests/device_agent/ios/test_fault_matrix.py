@@ -1,42 +1,36 @@
-"""iOS version x fault in the middle of a run: classification, no lost event, the neighbour undisturbed."""
+"""iOS version x fault in the middle of a run: classification, no lost event, the neighbours undisturbed."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from contract.events.envelope import Stream
 from contract.failures import FAILURES, FailureReason
+from tests.fakes.device_lanes import Cell, Played, play
 from tests.fakes.device_rig import DeviceRig, device_rig
 
 pytestmark = pytest.mark.phone
 
 R = FailureReason
 WHOLE = os.environ.get("DYNOFARM_DEVICE_MATRIX") == "whole"
-VERSIONS = ("16.7", "18.5", "17.6", "26.1", "27.0") if WHOLE else ("16.7", "18.5")
-# Two versions have different ways to the developer services: over lockdown, and through a tunnel.
-SHORT = ("18.5",)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A fault: when it is played, with what options, and what must come of it. reason None: it succeeds."""
-
-    fault: str
-    reason: FailureReason | None
-    options: dict[str, Any] = field(default_factory=dict)
-    at: str = "event:20"
-    script: dict[str, Any] = field(default_factory=dict)
-    events: tuple[str, ...] = ()
-    retried: bool | None = None
-    in_short: bool = True
-
+# Each version goes another way to the developer services: over lockdown, or through the tunnel.
+VERSIONS = ("16.7", "17.6", "18.5", "26.1", "27.0") if WHOLE else ("16.7", "18.5")
+LANES_OF_A_VERSION = 1 if WHOLE else 2
 
 CELLS = {
     "the cable is out for a moment": Cell(
         "detach", None, {"for_s": 1.0}, script={"tokens": 150}, events=("transport_lost",)
+    ),
+    "the cable is out and the app ends": Cell(
+        "detach",
+        R.DEVICE_DISCONNECTED,
+        {"for_s": 1.0, "app": "ends"},
+        script={"tokens": 400},
+        events=("transport_lost",),
+        in_short=False,
     ),
     "the cable stays out": Cell(
         "detach",
@@ -44,7 +38,9 @@ CELLS = {
         script={"tokens": 400},
         events=("transport_lost",),
         retried=True,
+        keeps_events=False,
     ),
+    "the cable is out in the middle of a push": Cell("detach", None, {"for_s": 1.0}, at="push:1000"),
     "the app crashes": Cell("crash", R.APP_CRASH, events=("app_crashed",), retried=False),
     "memory": Cell("jetsam", R.JETSAM, events=("jetsam_killed",), retried=False),
     "memory, and the report is not written": Cell(
@@ -68,64 +64,78 @@ CELLS = {
     ),
     "the tunnel dies": Cell("tunnel-death", None, script={"tokens": 150}),
     "the device is locked": Cell("lock", None, in_short=False),
+    "the disk is full in the middle of a push": Cell(
+        "fill", R.STORAGE_DEVICE, {"free_bytes": 0}, at="push:100", in_short=False
+    ),
     "too hot": Cell(
         "thermal", R.THERMAL_ABORT, {"thermal_state": "critical"}, script={"tokens": 400}, retried=True
     ),
+    "the profile does not hold": Cell("provisioning", R.SIGNING, {"kind": "untrusted"}, at=""),
     "the port opens late": Cell("port-delay", None, {"delay_s": 1.0}, at="", in_short=False),
     "a slow link": Cell("throttle", None, {"bytes_per_s": 200_000, "latency_s": 0.02}, in_short=False),
 }
+EVERYWHERE = {"memory", "the cable is out for a moment"}
+
+
+def chosen(version: str) -> list[tuple[str, Cell]]:
+    short = [(name, cell) for name, cell in CELLS.items() if cell.in_short and version == VERSIONS[-1]]
+    every = [(name, cell) for name, cell in CELLS.items() if name in EVERYWHERE]
+    return list(CELLS.items()) if WHOLE else short or every
 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceRig]:
-    with device_rig(tmp_path_factory.mktemp("rig"), VERSIONS) as rig:
+    versions = [version for version in VERSIONS for _ in range(LANES_OF_A_VERSION)]
+    with device_rig(tmp_path_factory.mktemp("rig"), versions) as rig:
         yield rig
         assert rig.agent.stop() == 0
         for udid in rig.devices.udids:
             left = rig.devices.wait_until(udid, lambda view: view.counters.connections == 0).counters
             assert (left.assertions, left.tunnels) == (0, 0), udid
+        sockets = list((rig.agent.home / "agent/sockets").glob("*"))
+        assert sockets == []
+
+
+@pytest.fixture(scope="module")
+def played(rig: DeviceRig) -> dict[tuple[str, str], Played]:
+    """By version and name. All devices at the same time, each one cell after the other."""
+    lanes: defaultdict[str, list[tuple[str, Cell]]] = defaultdict(list)
+    for number, version in enumerate(VERSIONS):
+        of_version = rig.devices.udids[number * LANES_OF_A_VERSION : (number + 1) * LANES_OF_A_VERSION]
+        for position, cell in enumerate(chosen(version)):
+            lanes[of_version[position % len(of_version)]].append(cell)
+    version_of = {udid: VERSIONS[n // LANES_OF_A_VERSION] for n, udid in enumerate(rig.devices.udids)}
+    return {(version_of[udid], name): outcome for (udid, name), outcome in play(rig, dict(lanes)).items()}
 
 
 def cells() -> list[Any]:
     return [
         pytest.param(version, name, id=f"iOS {version}, {name}")
         for version in VERSIONS
-        for name, cell in CELLS.items()
-        if WHOLE
-        or (version in SHORT and cell.in_short)
-        or name in {"memory", "the cable is out for a moment"}
+        for name, _ in chosen(version)
     ]
 
 
 @pytest.mark.parametrize(("version", "name"), cells())
-def test_a_fault_in_a_run(rig: DeviceRig, version: str, name: str) -> None:
-    cell = CELLS[name]
-    udid = rig.devices.udids[VERSIONS.index(version)]
-    neighbour = rig.devices.udids[VERSIONS.index(version) - 1]
-    rig.wait_for_report(udid, ready=True)
-    rig.devices.fault(udid, cell.fault, at=cell.at or None, **cell.options)
-    spec = rig.submit(udid, **cell.script)
-    beside = rig.submit(neighbour)
-    attempt = rig.attempt(spec)
-    assert attempt.result is not None
-    assert attempt.result.reason == cell.reason, (attempt.result, rig.agent.log()[-12:])
-    assert attempt.result.outcome == ("succeeded" if cell.reason is None else attempt.result.outcome)
+def test_a_fault_in_a_run(
+    rig: DeviceRig, played: dict[tuple[str, str], Played], version: str, name: str
+) -> None:
+    cell, outcome = CELLS[name], played[version, name]
+    assert outcome.broke == ""
+    assert outcome.attempt is not None
+    result = outcome.attempt.result
+    assert result is not None
+    log = [line for line in rig.agent.log() if line.get("attempt_id") == outcome.attempt.lease.attempt_id]
+    assert result.reason == cell.reason, (result, log)
+    assert (result.outcome == "succeeded") is (cell.reason is None)
     if cell.retried is not None and cell.reason is not None:
         assert FAILURES[cell.reason].retryable is cell.retried
-    told = [event.type for event in attempt.events(Stream.AGENT)]
+    told = [event.type for event in outcome.attempt.events(Stream.AGENT)]
     assert set(cell.events) <= set(told), told
-    if cell.reason not in {R.DEVICE_DISCONNECTED, R.DEVICE_REBOOTED}:
-        assert rig.lost(attempt) == []
-    undisturbed = rig.attempt(beside)
-    assert undisturbed.result is not None
-    assert undisturbed.result.outcome == "succeeded", undisturbed.result
-    assert rig.lost(undisturbed) == []
-    rig.heal(udid)
-    rig.wait_for_report(udid, ready=True)
-    rig.devices.wait_until(udid, lambda view: view.counters.apps == 0, timeout_s=30)
+    if cell.keeps_events:
+        assert outcome.lost == 0
 
 
-Play = Callable[[DeviceRig, str], None]
 NAMED_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
     "locked": ("lock", {}, "unlocked: unlock the iPhone"),
     "developer mode off": ("developer-mode", {"mode": "off"}, "developer_mode: Settings"),
@@ -134,8 +144,6 @@ NAMED_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
     "battery low": ("battery", {"level_percent": 5, "is_charging": True}, "battery_low"),
     "hot": ("thermal", {"thermal_state": "serious"}, "hot"),
     "low-power mode": ("low-power", {"mode": "on"}, "low_power: switch off"),
-    "over Wi-Fi too": ("duplicate", {"kind": "Network"}, ""),
-    "a twin": ("duplicate", {"kind": "clone"}, "two devices with this serial number"),
 }
 
 
@@ -145,20 +153,17 @@ def test_a_device_that_cannot_be_used_says_why_and_comes_back(rig: DeviceRig, na
     udid, neighbour = rig.devices.udids[1], rig.devices.udids[0]
     rig.wait_for_report(udid, ready=True)
     rig.devices.fault(udid, fault, **options)
-    if reason:
-        rig.wait_for_report(udid, ready=False, reason=reason)
+    rig.wait_for_report(udid, ready=False, reason=reason)
     report = rig.report(neighbour)
     assert report is not None
     assert report.ready
-    if fault == "duplicate":
-        rig.devices.fault(udid, "detach")
-        rig.devices.fault(udid, "attach")
     rig.heal(udid)
     rig.wait_for_report(udid, ready=True)
 
 
 def test_a_worker_that_is_killed_costs_an_attempt_nothing(rig: DeviceRig) -> None:
     udid = rig.devices.udids[0]
+    rig.wait_for_report(udid, ready=True)
     spec = rig.submit(udid, tokens=150)
     rig.devices.wait_until(udid, lambda view: view.counters.apps == 1)
     for pid in rig.worker_pids():
@@ -170,9 +175,10 @@ def test_a_worker_that_is_killed_costs_an_attempt_nothing(rig: DeviceRig) -> Non
 
 
 def test_a_restarted_agent_goes_on_with_the_app_that_runs(rig: DeviceRig) -> None:
-    udid = rig.devices.udids[1]
+    udid = rig.devices.udids[-1]
+    rig.wait_for_report(udid, ready=True)
     spec = rig.submit(udid, tokens=400)
-    app = rig.devices.wait_until(udid, lambda view: view.counters.apps == 1).apps[0]
+    rig.devices.wait_until(udid, lambda view: view.counters.apps == 1)
     rig.controller.wait(lambda: "running" in rig.controller.attempts[spec.attempt_id].phases)
     rig.agent.kill()
     rig.agent.start()
@@ -181,4 +187,13 @@ def test_a_restarted_agent_goes_on_with_the_app_that_runs(rig: DeviceRig) -> Non
     assert attempt.result.outcome == "succeeded", (attempt.result, rig.agent.log()[-12:])
     assert rig.lost(attempt) == []
     assert "agent_restarted" in [event.type for event in attempt.events(Stream.AGENT)]
-    assert app.pid not in [each.pid for each in rig.devices.view(udid).apps]
+
+
+def test_twins_block_each_other_and_the_wireless_second_entry_does_not(tmp_path: Any) -> None:
+    with device_rig(tmp_path, ["16.7"]) as rig:
+        (udid,) = rig.devices.udids
+        rig.devices.fault(udid, "duplicate", kind="Network")
+        spec = rig.submit(udid, tokens=5)
+        assert rig.controller.result_of(spec).outcome == "succeeded"
+        rig.devices.fault(udid, "duplicate", kind="clone")
+        rig.wait_for_report(udid, ready=False, reason="two devices with this serial number")
