@@ -67,7 +67,7 @@ async def _send_line(wire: Wire, line: LogLine, wanted: int) -> None:
 
 def log_record(line: LogLine) -> bytes:
     """The binary record of one line: a fixed head and five strings."""
-    file_name = _text(f"/private/var/containers/Bundle/{line.process}")
+    file_name = _text(f"/var/containers/Bundle/{line.process}")
     sender, message = _text(line.sender), _text(line.message[:4000])
     subsystem, category = (_text(part) if part else b"" for part in (line.subsystem, line.category))
     seconds = line.at.timestamp()

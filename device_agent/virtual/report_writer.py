@@ -131,7 +131,7 @@ class ReportWriter:
         self._device.log.say_as(
             "osanalyticshelper",
             f"Saved type '{document.bug_type}({document.log_class})' report (1 of max 25) as"
-            f" /private/var/mobile/Library/Logs/CrashReporter/{path.name}",
+            f" /var/mobile/Library/Logs/CrashReporter/{path.name}",
         )
 
 
