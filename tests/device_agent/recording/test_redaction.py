@@ -168,7 +168,9 @@ def test_whatever_is_learned_is_gone_lengths_stay_and_a_second_pass_changes_noth
     # A secret of digits alone may look like somebody's pseudonym; then a second pass changes that.
     assume(all(sum(sign in "ghijklmnopqrstuvwxyz" for sign in name) >= 3 for name in names))
     redactor = Redactor(names)
-    data = (b"|" + noise + b"|").join(form for name in names for form in (name.encode(), name.encode("utf-16-be")))
+    data = (b"|" + noise + b"|").join(
+        form for name in names for form in (name.encode(), name.encode("utf-16-be"))
+    )
     shown = redactor.redact_bytes(data)
     assert len(shown) == len(data)
     assert redactor.redact_bytes(shown) == shown

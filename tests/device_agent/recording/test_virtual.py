@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from contract.virtual_devices import SOCKET_VARIABLE
+from device_agent.ios_worker.plaintext import record_plaintext
+from device_agent.recording.plaintext import ENV_PLAINTEXT_FOLDER, sink_from_environment
 from device_agent.recording.transcript import conversations, read_lines
 from tests.device_agent.virtual.fleet import REPOSITORY, running, short_folder
 from tests.device_agent.virtual.mobile_client import documents_of, lockdown_of, run
@@ -55,6 +57,32 @@ def test_a_session_of_the_real_library_leaves_no_identifier_in_the_recording(
         assert b"PRIVATE KEY" not in written
         kinds = {line.kind for line in read_lines(transcript)}
         assert {"usbmux", "plist", "tls", "opened", "closed"} <= kinds
+
+
+@pytest.mark.phone
+def test_what_the_worker_says_above_tls_is_recorded_without_identifiers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with short_folder() as home, running("--count=1", "--ios=18.5", home=home / "v") as fleet:
+        udid = fleet.take("18.5")
+        monkeypatch.setenv(SOCKET_VARIABLE, str(fleet.usbmuxd_socket))
+        monkeypatch.setenv(ENV_PLAINTEXT_FOLDER, str(home / "out"))
+        sink = sink_from_environment("worker")
+        assert sink is not None
+        stop = record_plaintext(sink)
+        try:
+            run(talk(udid))
+        finally:
+            stop()
+        assert sink.finish().leaks == 0
+        frames = [frame for found in conversations(home / "out" / "worker.jsonl").values() for frame in found]
+        asked = {frame.content.get("Request") for frame in frames if isinstance(frame.content, dict)}
+        # Both are said inside of TLS only.
+        assert {"StartService"} <= asked
+        assert any(b"hello" in frame.payload for frame in frames)
+        written = b"".join(frame.payload for frame in frames)
+        assert udid.encode() not in written
+        assert b"PRIVATE KEY" not in written
 
 
 async def talk(udid: str) -> None:
