@@ -36,8 +36,10 @@ def write_document(folder: Path, results: Path) -> Path | None:
 
 def document(sessions: Sequence[Session]) -> str:
     """The whole page."""
-    notes, method = (path.read_text().strip() + "\n" for path in (NOTES, METHOD))
-    parts = [_HEAD, *(part for session in sessions for part in _session(session)), notes, method]
+    # Measurements of other kinds add a section of their own.
+    texts = [NOTES, *sorted(NOTES.parent.glob("*/notes.md")), METHOD]
+    parts = [_HEAD, *(part for session in sessions for part in _session(session))]
+    parts += [path.read_text().strip() + "\n" for path in texts]
     return "\n".join(part for part in parts if part)
 
 

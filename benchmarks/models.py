@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from runtime.bench.cli import built_in_model
+from runtime.model.gguf_file import GGUFFile
 from runtime.model.gguf_loader import GGUFSource
 from runtime.model.weights import WeightSource, weight_shapes
 
@@ -168,11 +169,11 @@ def _write_gguf(shape: Shape, dtype: str, source: GGUFSource, path: Path) -> Non
     """Metadata and tokenizer of the demo's file; sizes and weights of the shape."""
     kind, file_type = _GGUF_TYPES[dtype]
     writer = gguf.GGUFWriter(path, "llama")
-    for name, field in gguf.GGUFReader(built_in_model()).fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
-            value = _sizes_of(shape, file_type).get(name, field.contents())
-            inner = field.types[1] if len(field.types) > 1 else None
-            writer.add_key_value(name, value, field.types[0], inner)
+    with closing(GGUFFile(built_in_model())) as demo:
+        metadata = {**demo.metadata, **_sizes_of(shape, file_type)}
+    for name, value in metadata.items():
+        if name != "general.architecture":
+            writer.add_key_value(name, value, _value_type(value))
     for name, tensor in _weights(shape, source):
         array = _permuted(name, shape, tensor).numpy()
         stored = _renamed(name, _GGUF_MODEL, "blk", _GGUF_LAYER)
@@ -184,6 +185,12 @@ def _write_gguf(shape: Shape, dtype: str, source: GGUFSource, path: Path) -> Non
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _value_type(value: Any) -> gguf.GGUFValueType:
+    """As llama.cpp writes them: a whole number is unsigned, but for those in lists."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return gguf.GGUFValueType.UINT32 if is_whole else gguf.GGUFValueType.get_type(value)
 
 
 def _sizes_of(shape: Shape, file_type: int) -> dict[str, int]:
