@@ -4,7 +4,7 @@ STAMP := .venv/.setup-done
 ARGS ?=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check ci docs bench clean
+.PHONY: help setup demo up test matrix check ci docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,9 @@ up: setup ## controller, dashboard and one agent on this machine, until Ctrl-C
 
 test: setup ## the whole test suite (ARGS are pytest's)
 	@$(BIN)/pytest $(ARGS)
+
+matrix: setup ## every iOS version against every fault, on emulated iPhones; takes minutes
+	@DYNOFARM_DEVICE_MATRIX=whole $(BIN)/pytest tests/device_agent tests/e2e -m phone $(ARGS)
 
 check: setup ## lint, types, import rules, schema freshness, migrations
 	@scripts/check.sh

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from client.figures_as_text import change, printable, spread, title
 from client.render_calibration import calibration_line
+from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
 from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_tokens
 
@@ -48,9 +49,17 @@ def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
             printable(device.device_model),
             printable(f"{device.os_name} {device.os_version}"),
             printable(", ".join(_marked_models(device))),
-            printable("; ".join(device.reasons)),
+            printable("; ".join(map(reason_text, device.reasons))),
         )
     return table if devices else Text("no devices yet; `dynofarm agent` on a machine adds it")
+
+
+def reason_text(reason: str) -> str:
+    """A word of the registry with what to do about it; anything else is a sentence already."""
+    try:
+        return f"{reason}: {FAILURES[FailureReason(reason)].advice}"
+    except ValueError:
+        return reason
 
 
 def _marked_models(device: DeviceView) -> list[str]:
@@ -65,7 +74,7 @@ def device_view(device: DeviceView) -> RenderableType:
         "device": device.device_id,
         "kind": f"{device.kind}, emulated" if device.virtual else device.kind,
         "state": f"{device.state} since {moment(device.state_since)}",
-        "why": "; ".join(device.reasons) or "–",
+        "why": "\n".join(map(reason_text, device.reasons)) or "–",
         "model": device.device_model,
         "OS": f"{device.os_name} {device.os_version} {device.os_build}".strip(),
         "memory": memory,

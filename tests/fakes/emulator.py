@@ -75,7 +75,10 @@ class EmulatedDevices:
 
     def written(self, attempt_id: str) -> list[bytes]:
         """Every whole line that the app wrote, also after the agent has removed its folder."""
-        text = (self.home / f"{attempt_id}.jsonl").read_bytes()
+        try:
+            text = (self.home / f"{attempt_id}.jsonl").read_bytes()
+        except FileNotFoundError:
+            return []
         return text[: text.rfind(b"\n") + 1].splitlines()
 
     def fault(self, udid: str, fault: str, at: str | None = None, **options: Any) -> None:
