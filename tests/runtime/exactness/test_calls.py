@@ -58,7 +58,7 @@ class AgentsOnAModel(RuleBasedStateMachine):
         kernels=st.tuples(st.sampled_from(sorted(FAMILIES)), st.sampled_from(tiers())),
         config=CONFIGS,
         blocks=st.integers(4, 20),
-        block_tokens=st.integers(2, 5),
+        block_tokens=st.integers(2, 8),
     )
     def start(
         self, kernels: tuple[str, str], config: SchedulerConfig, blocks: int, block_tokens: int
@@ -97,7 +97,7 @@ class AgentsOnAModel(RuleBasedStateMachine):
     def an_agent_whose_logits_break(self, beginning: list[int], output: int) -> None:
         self._submit([*beginning, POISON_ID, 1], output, 1, frozenset())
 
-    @rule(steps=st.integers(1, 4))
+    @rule(steps=st.sampled_from([1, 2, 4, 40]))
     def step(self, steps: int) -> None:
         for _ in range(steps):
             if not self.arm.arm.has_work:
@@ -118,6 +118,14 @@ class AgentsOnAModel(RuleBasedStateMachine):
     def cancel(self, choice: int) -> None:
         live = (*self.arm.scheduler.running, *self.arm.scheduler.waiting)
         self.arm.cancel(live[choice % len(live)])
+
+    @rule(beginning=BEGINNINGS, end=ENDS)
+    def two_arrive_one_ends_and_memory_is_short(self, beginning: list[int], end: list[int]) -> None:
+        """What is cached goes, and what was cached of it must not be found any more."""
+        self._submit([*beginning, *end], 3, 0, frozenset())
+        self.step(40)
+        self.arm.take_memory()
+        self._submit([*beginning, *end], 2, 0, frozenset())
 
     @rule()
     def memory_is_short_for_a_moment(self) -> None:

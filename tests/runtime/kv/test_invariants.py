@@ -33,7 +33,7 @@ class Holder:
 class TablesOverAShadow(RuleBasedStateMachine):
     """The shadow plays the tensors: every write goes through a table, every copy as instructed."""
 
-    @initialize(capacity=st.integers(2, 10), block_tokens=st.integers(2, 4))
+    @initialize(capacity=st.integers(2, 10), block_tokens=st.integers(2, 7))
     def start(self, capacity: int, block_tokens: int) -> None:
         self.observer = RecordingObserver()
         self.pool = BlockPool(capacity, block_tokens, self.observer)
@@ -125,6 +125,16 @@ class TablesOverAShadow(RuleBasedStateMachine):
     def publish_the_tail(self, choice: int) -> None:
         holder = self._pick(choice)
         holder.table.publish_tail(holder.tokens)
+
+    @precondition(lambda self: self.live)
+    @rule(choice=CHOICE, tokens=st.lists(st.integers(0, 1), min_size=1, max_size=2))
+    def publish_a_tail_that_grows(self, choice: int, tokens: list[int]) -> None:
+        """A prompt's tail, then what was decoded behind it: one block, one content."""
+        holder = self._pick(choice)
+        holder.table.publish_tail(holder.tokens)
+        if holder.table.blocks_needed(len(tokens)) <= self.pool.available:
+            self._compute(holder, tokens)
+            holder.table.publish_tail(holder.tokens)
 
     @precondition(lambda self: self.live)
     @rule(choice=CHOICE)

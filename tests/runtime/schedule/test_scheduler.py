@@ -371,3 +371,20 @@ def test_an_id_in_use_and_an_unknown_id_are_refused() -> None:
 def test_limits_that_contradict_each_other_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"."):
         SchedulerConfig(**wrong)
+
+
+def test_what_was_found_for_a_waiting_prompt_is_looked_up_again_once_it_is_evicted() -> None:
+    engine = engine_of(capacity=12, **FREE_WATERMARKS)
+    cached = engine.submit(Ask(range(8), 1))
+    done(engine, cached)
+    small = engine.submit(Ask(range(100, 102), 2 + 1))
+    engine.step()
+    others = engine.pool.allocate(6)
+    waiting = engine.submit(Ask(range(24), 2))
+    engine.step()
+    assert waiting.status is Status.WAITING, "there is no room for it"
+    # Somebody else needs memory: what it would have found is gone, and nothing new is cached meanwhile.
+    engine.pool.release(engine.pool.allocate(engine.pool.available))
+    engine.pool.release(others)
+    done(engine, small, waiting)
+    assert waiting.cached_tokens == 0
