@@ -203,7 +203,7 @@ class AttemptRunner:
             await self._sampler.sample_if_due(self._process)
 
     async def _record_observations(self) -> None:
-        if not await record_observations(self._process, self._spool):
+        if not await record_observations(self._process, self._spool, self._intake.progress.trial):
             self._storage_full = True
 
     def _check_tasks(self) -> None:

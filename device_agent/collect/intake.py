@@ -43,7 +43,7 @@ class LinkBrokenError(Exception):
 class Progress:
     """How far the runtime is, from its events. quiet_since_ns: when the last new one came.
 
-    invalid: what is wrong with its events, "" for nothing.
+    invalid: what is wrong with its events, "" for nothing. trial: the one that runs, None between two.
     """
 
     quiet_since_ns: int
@@ -51,14 +51,17 @@ class Progress:
     trials_done: int = 0
     finished: RuntimeFinished | None = None
     invalid: str = ""
+    trial: int | None = None
 
     def after(self, event: Event) -> "Progress":
         """With one more event taken into account."""
         match event:
-            case RuntimeStage(stage="ready") | TrialStarted():
+            case RuntimeStage(stage="ready"):
                 return replace(self, ready=True)
+            case TrialStarted():
+                return replace(self, ready=True, trial=event.trial)
             case TrialFinished():
-                return replace(self, trials_done=self.trials_done + 1)
+                return replace(self, trials_done=self.trials_done + 1, trial=None)
             case RuntimeFinished():
                 return replace(self, finished=event)
         return self

@@ -276,6 +276,7 @@ class Attendant:
             generation=max(1, self._record.generation),
             ready=not reasons,
             reasons=[reason[:500] for reason in reasons[:64]],
+            ready_in_s=seen.ready_in_s if seen is not None and reasons else None,
             device_model=about.device_model if about is not None else "iPhone",
             os_name=about.os_name if about is not None else "iOS",
             os_version=about.os_version if about is not None else "unknown",

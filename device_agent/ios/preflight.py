@@ -59,10 +59,11 @@ class Attended(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One whole look. properties: what was measured, for the report."""
+    """One whole look. properties: what was measured, for the report. ready_in_s: as in Gate."""
 
     steps: tuple[Step, ...]
     properties: dict[str, Any]
+    ready_in_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class _Climb:
     description: Description | None = None
     conditions: Conditions | None = None
     properties: dict[str, Any] = field(default_factory=dict)
+    ready_in_s: float | None = None
 
 
 Climber = Callable[[_Climb], Awaitable[list[Step]]]
@@ -90,7 +92,7 @@ async def look(device: Attended) -> Look:
         steps += found
         if is_needed and any(step.standing is not Standing.PASSED for step in found):
             break
-    return Look(tuple(steps), climb.properties)
+    return Look(tuple(steps), climb.properties, climb.ready_in_s)
 
 
 async def _trusted(climb: _Climb) -> list[Step]:
@@ -138,6 +140,7 @@ async def _conditions(climb: _Climb) -> list[Step]:
     now_s = monotonic_ns() / 1e9
     gate = judge_start(reading_of(found, now_s), settings.start_policy, climb.device.gate, now_s)
     climb.device.gate = gate.memory
+    climb.ready_in_s = gate.ready_in_s
     return [space, *gate_steps(gate)]
 
 

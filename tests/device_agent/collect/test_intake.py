@@ -114,8 +114,15 @@ def test_progress_is_the_same_after_a_restart(spool: Spool, intake: Intake) -> N
         now.invalid,
     )
     assert again.ready
-    assert again.trials_done == 1
+    assert (again.trials_done, again.trial) == (1, None)
     assert again.finished is not None
+
+
+def test_the_trial_that_runs_is_known_until_it_ends(intake: Intake) -> None:
+    intake.from_socket([line(C, 1), control(2, type="trial_started", trial=1, arm="a", pair=1, warmup=False)])
+    assert intake.progress.trial == 1
+    intake.from_socket([control(3, type="trial_finished", trial=1, status="completed")])
+    assert intake.progress.trial is None
 
 
 def test_a_full_disk_loses_nothing_the_same_lines_are_taken_later(spool: Spool, intake: Intake) -> None:
