@@ -50,6 +50,29 @@ async def test_a_summary_keeps_every_sample_and_again_changes_nothing(lab: Lab) 
     assert len(walls) == 14
 
 
+async def test_every_kept_sample_has_the_conditions_of_its_trial_and_the_report_says_what_was_uneven(
+    lab: Lab,
+) -> None:
+    run = await lab.submit()
+    lease = await lab.claim()
+    story = told(lease)
+    story.add(Stream.AGENT, "thermal_sampled", state="serious", trial=4)
+    story.add(Stream.AGENT, "battery_sampled", level_percent=61, charging=True, low_power_mode=False, trial=4)
+    await lab.upload(lease, story)
+    await lab.agent.finish(lease, {stream.value: len(story.events[stream]) for stream in Stream})
+    summarise(lab.farm.context, lease.attempt_id)
+    with lab.farm.context.view() as turn:
+        rows = SampleRepository(turn.session).of([lease.attempt_id])
+        found = {
+            (row.trial == 4, row.thermal_state, row.battery_percent, row.charging, row.low_power_mode)
+            for row in rows
+        }
+    assert found == {(True, "serious", 61.0, True, False), (False, "unknown", None, None, None)}
+    (device,) = (await _report(lab, run)).devices
+    assert device.reading[-1].startswith("Heat: trial 4 ran at thermal state serious")
+    assert device.verdicts[0].pairs_dropped == 1
+
+
 async def test_a_report_is_the_same_with_and_without_what_was_kept(lab: Lab) -> None:
     run = await lab.submit()
     lease = await lab.claim()
