@@ -43,6 +43,8 @@ class Bench:
     work_file: Path
     model: Path
     """Folder with hf/ and model.gguf."""
+    own_model: Path
+    """The form of it that our runtime reads: one that it copies, so that its footprint has all weights."""
     dtype: str
     threads: int
     environments: Mapping[str, Environment]
@@ -148,7 +150,7 @@ def _request(bench: Bench, repeats: Mapping[str, int], limit_s: float) -> BenchR
     return BenchRequest.model_validate(
         {
             "workload": bench.workload.model_dump(),
-            "model": str(bench.model / "hf"),
+            "model": str(bench.own_model),
             "engine": bench.engine.model_dump(),
             "repeats": dict(repeats),
             "without_events_repeats": 0,

@@ -164,6 +164,7 @@ def _measure(options: Options, workload: CompiledWorkload, session: Session) -> 
             workload=workload,
             work_file=work_file,
             model=model,
+            own_model=model / "model.gguf",
             dtype=options.dtype,
             threads=options.threads,
             environments=environments,

@@ -128,16 +128,20 @@ def _reduction(walls: Mapping[ArmMode, float], baseline: ArmMode) -> float | Non
 
 
 def _costs(found: Findings) -> bound.Costs:
-    """KV and weights as the arm used them; the embedding of an untied model is looked up, not read whole."""
+    """KV as the arm held it. Of the weights, what one step has to read and no more: every linear and the head.
+
+    Counted from the shape: what a tier holds beside them (another copy, scales, an embedding whose rows are
+    looked up) would only make its steps look closer to the bandwidth.
+    """
     budget = next(iter(found.main.budgets.values()))
-    weights_bytes = next(row.size_bytes for row in budget.rows if row.name == "weights")
     config = found.config
     token_bytes = budget.block_size_bytes // budget.block_tokens
     value_bytes = token_bytes // (2 * config.layers * config.kv_width)
-    unread_bytes = 0 if config.tied_head else config.vocab * config.hidden * value_bytes
+    attention = config.hidden * (2 * config.q_width + 2 * config.kv_width)
+    weights = config.layers * (attention + 3 * config.hidden * config.ffn) + config.vocab * config.hidden
     return bound.Costs(
         config=config,
-        step_bytes=weights_bytes - unread_bytes,
+        step_bytes=weights * (1 if found.request.engine.weight_dtype == "int8" else value_bytes),
         token_bytes=token_bytes,
         read_bytes_per_s=found.rates.read_bytes_per_s,
         product_flops=found.rates.product_flops,

@@ -44,6 +44,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         workload=workload,
         work_file=write_work(workload, 0, 260, tmp_path / "work.json"),
         model=tmp_path / "model",
+        own_model=tmp_path / "model/hf",
         dtype="float32",
         threads=1,
         environments={
