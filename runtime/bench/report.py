@@ -128,7 +128,7 @@ def _reduction(walls: Mapping[ArmMode, float], baseline: ArmMode) -> float | Non
 
 
 def _costs(found: Findings) -> bound.Costs:
-    """KV as the arm held it. Of the weights, what one step has to read and no more: every linear and the head.
+    """KV as the arm held it. Of the weights, what a step has to read and no more: every linear and the head.
 
     Counted from the shape: what a tier holds beside them (another copy, scales, an embedding whose rows are
     looked up) would only make its steps look closer to the bandwidth.
