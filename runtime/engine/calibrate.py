@@ -66,7 +66,7 @@ _RULES: Final[dict[OptionName, ContestRules]] = {
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRequest:
-    """limit_s: no round begins later after the model was loaded, but every option has one round."""
+    """limit_s: after the model was loaded no measurement begins later, but every option has one round."""
 
     model: Name
     model_path: Path
@@ -174,13 +174,19 @@ class Calibrator:
         measured: dict[int, list[Figures]] = {value: [] for value in candidates}
         began_ns = time.monotonic_ns()
         deadline_s = self._spent_s + _SHARES[option] * max(0.0, self._request.limit_s - self._spent_s)
-        while not contest.is_over and (contest.rounds == 0 or self._spent_s < deadline_s):
-            costs = {}
+        while not contest.is_over:
+            found: dict[int, tuple[float, Figures]] = {}
             for value in contest.next_round():
+                if contest.rounds > 0 and self._spent_s >= deadline_s:
+                    break
                 self._tell(f"{option}, round {contest.rounds + 1}: {value}")
-                costs[value], figures = measure(value)
+                found[value] = measure(value)
+            if len(found) < len(contest.next_round()):
+                # Without its partners in the same round a measurement says nothing.
+                break
+            contest.record({value: cost for value, (cost, _) in found.items()})
+            for value, (_, figures) in found.items():
                 measured[value].append(figures)
-            contest.record(costs)
         chosen = contest.chosen
         return OptionMeasured(
             option=option,
