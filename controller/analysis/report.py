@@ -46,14 +46,16 @@ def device_report(
     """The view of one job. failure: what the attempt itself ended with, beside what its events tell."""
     arms = _arms(plan, measured)
     conditions = measured.facts.conditions
+    # The conditions were recorded when it was measured; the device may have changed since. The runtime on an
+    # emulated device knows only the machine that emulates it.
+    told = None if identity.virtual else conditions
     walls = _wall_medians(plan, arms)
     return DeviceReportView(
         job_id=identity.job_id,
         variant=identity.variant,
         device_id=identity.device_id,
-        # The conditions were recorded when it was measured; the device may have changed since.
-        device_model=conditions.device_model if conditions else identity.device_model,
-        os_version=conditions.os_version if conditions else identity.os_version,
+        device_model=told.device_model if told else identity.device_model,
+        os_version=told.os_version if told else identity.os_version,
         kind=identity.kind,
         virtual=identity.virtual or bool(conditions and conditions.virtual),
         conditions=conditions.model_dump(mode="json") if conditions else {},

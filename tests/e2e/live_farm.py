@@ -53,8 +53,9 @@ agents:
 class LiveFarm:
     """`kill` of a role is SIGKILL; `start` again is a restart on the same home and address."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **environment: str) -> None:
         self.home = home
+        self._environment = environment
         self.port = 0
         save_tiny_model(home / "models" / MODEL)
         weights = save_tiny_model(home / "models" / TRUNCATED) / "model.safetensors"
@@ -128,7 +129,7 @@ class LiveFarm:
             return client.run(run_id)
 
     def completed(self, run_id: str) -> RunView:
-        wait_for(lambda: self.run(run_id).state is RunState.COMPLETED, f"the end of {run_id}", self._logs)
+        wait_for(lambda: self.run(run_id).state is RunState.COMPLETED, f"the end of {run_id}", self.logs)
         return self.run(run_id)
 
     def wait_until_under_way(self, run_id: str) -> None:
@@ -141,7 +142,7 @@ class LiveFarm:
             assert not any(b'"runtime_finished"' in lines for lines in written), "it ended before it was seen"
             return any(b'"trial_finished"' in lines for lines in written)
 
-        wait_for(under_way, "the middle of the attempt", self._logs)
+        wait_for(under_way, "the middle of the attempt", self.logs)
 
     def audit(self, run_id: str) -> EventAudit:
         with self.client() as client:
@@ -149,7 +150,7 @@ class LiveFarm:
 
     def _start(self, role: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DYNOFARM_")}
-        environment["DYNOFARM_ENROLLMENT_TOKEN"] = self._token
+        environment |= {"DYNOFARM_ENROLLMENT_TOKEN": self._token, **self._environment}
         with (self.home / f"{role}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=log, stderr=log
@@ -157,7 +158,7 @@ class LiveFarm:
         self._roles[role] = process
         return process
 
-    def _logs(self) -> str:
+    def logs(self) -> str:
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
             for path in (*self.home.glob("*.log"), *self.home.glob("agent/attempts/*/runtime.log"))

@@ -73,6 +73,13 @@ def test_the_device_is_the_one_that_was_measured_not_what_it_is_now() -> None:
     assert report.conditions["dtype"] == "float32"
 
 
+def test_an_emulated_device_is_not_named_after_the_machine_that_emulates_it() -> None:
+    result = measured(paired_story(PLAN))
+    emulated = replace(IDENTITY, kind=TargetKind.VIRTUAL, virtual=True, device_model="iPhone17,1")
+    report = device_report(emulated, PLAN, result, verdicts(PLAN, result), None)
+    assert (report.device_model, report.os_version, report.virtual) == ("iPhone17,1", "9", True)
+
+
 def test_an_emulated_device_is_never_shown_as_a_real_one() -> None:
     story = paired_story(PLAN)
     story.conditions(virtual=True)
