@@ -7,6 +7,7 @@ import torch
 
 from contract.jobs import EngineOptions
 from runtime.engine.machine import Machine
+from runtime.model.cuda.tier import device_facts
 from runtime.model.linear import WeightDtype
 from runtime.model.numeric import Placement
 from runtime.model.tiers import TierChoice, choose_tier
@@ -32,7 +33,7 @@ class ComputeSetup:
             "weight_dtype": self.weight_dtype,
         }
         if device.type == "cuda":
-            facts["device_name"] = torch.cuda.get_device_name(device)
+            facts |= device_facts(device)
         return facts
 
 
@@ -43,7 +44,8 @@ def decide_compute(engine: EngineOptions, machine: Machine) -> ComputeSetup:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = chosen_dtype(engine, device, machine)
     placement = Placement.named(dtype, device)
-    return ComputeSetup(dtype, placement, choose_tier(engine.tier, placement), engine.weight_dtype)
+    tier = choose_tier(engine.tier, placement, engine.weight_dtype)
+    return ComputeSetup(dtype, placement, tier, engine.weight_dtype)
 
 
 def chosen_dtype(engine: EngineOptions, device: str, machine: Machine) -> str:

@@ -57,5 +57,5 @@ def load_model(
             raise TokenizerMismatchError(
                 f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, the model {source.config.vocab}"
             )
-        model = LlamaModel.build(source, placement, choose_tier(tier, placement), weight_dtype)
+        model = LlamaModel.build(source, placement, choose_tier(tier, placement, weight_dtype), weight_dtype)
         return LoadedModel(model, tokenizer, path)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,6 +98,15 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
     return inside
 
 
+def _likeliest(logits: Tensor) -> tuple[list[int], list[bool]]:
+    """Of each row the lowest id of its largest logit, and whether all its logits are finite."""
+    if logits.device.type != "cpu" or logits.dtype != torch.float32:
+        return logits.argmax(dim=-1).tolist(), torch.isfinite(logits).all(dim=-1).tolist()
+    # numpy runs on this thread alone. torch would wake its own, which then stay awake beside a native step.
+    rows = logits.numpy()
+    return rows.argmax(axis=-1).tolist(), np.isfinite(rows).all(axis=-1).tolist()
+
+
 @torch.inference_mode()
 def sample(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
     """One token id per row of logits [R, vocab], row i for samplers[i]; greedy ties go to the lowest id.
@@ -108,13 +118,12 @@ def sample(logits: Tensor, samplers: Sequence[SequenceSampler]) -> list[int]:
         raise ValueError(f"{len(logits)} rows of logits for {len(samplers)} sequences")
     if not samplers:
         return []
-    finite = torch.isfinite(logits).all(dim=-1).tolist()
+    likeliest, finite = _likeliest(logits)
     if not all(finite):
         pairs = zip(samplers, finite, strict=True)
         raise NonFiniteLogitsError(
             tuple(sampler.sequence_id for sampler, is_finite in pairs if not is_finite)
         )
-    likeliest = logits.argmax(dim=-1).tolist()
     return [
         token if sampler.params.temperature == 0 else sampler.draw(row)
         for sampler, token, row in zip(samplers, likeliest, logits, strict=True)

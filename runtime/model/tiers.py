@@ -6,11 +6,12 @@ from typing import Literal, Protocol, cast
 from torch import Tensor
 
 from runtime.errors import BadAttemptSpecError
+from runtime.model.cuda import tier as cuda_tier
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
 from runtime.model.linear import LinearMaker, PlainLinear, WeightDtype, make_int8_linear, make_packed_linear
 from runtime.model.numeric import Placement
-from runtime.native.library import why_not_here
+from runtime.native import tier as native_tier
 
 TierName = Literal["aten", "native", "cuda"]
 
@@ -44,7 +45,7 @@ class TierChoice:
 ATEN = TierChoice("aten")
 
 
-def choose_tier(asked: str, placement: Placement) -> TierChoice:
+def choose_tier(asked: str, placement: Placement, weight_dtype: WeightDtype = "auto") -> TierChoice:
     """The fastest tier that works here for `auto`; a named one, or aten with what that loses.
 
     BadAttemptSpecError for a tier that has nothing to do with the placement's device. May compile, once.
@@ -54,16 +55,17 @@ def choose_tier(asked: str, placement: Placement) -> TierChoice:
         asked = {"cpu": "native", "cuda": "cuda"}.get(placement.device.type, "aten")
     if homes.get(asked) != placement.device.type:
         raise BadAttemptSpecError("tier", f"{asked!r} does not run on {placement.device.type}")
-    lost = _why_not(cast(TierName, asked), placement)
+    lost = _why_not(cast(TierName, asked), placement, weight_dtype)
     return TierChoice(cast(TierName, asked)) if lost is None else TierChoice("aten", lost)
 
 
-def _why_not(name: TierName, placement: Placement) -> str | None:
+def _why_not(name: TierName, placement: Placement, weight_dtype: WeightDtype) -> str | None:
     if name == "native":
-        reason = why_not_here()
+        reason = native_tier.why_not_here(placement, weight_dtype)
         return None if reason is None else f"no native tier, decoding is several times slower: {reason}"
     if name == "cuda":
-        return "the cuda tier is not built yet"
+        reason = cuda_tier.why_not_here(weight_dtype)
+        return None if reason is None else f"no cuda tier, decoding is several times slower: {reason}"
     return None
 
 
@@ -78,9 +80,9 @@ def linear_maker(tier: TierName, placement: Placement, weight_dtype: WeightDtype
 def open_tier(choice: TierChoice, weights: DecoderWeights) -> Tier:
     """The chosen kernels over `weights`, which must have been made with its `linear_maker`."""
     if choice.name == "native":
-        from runtime.native.tier import NativeTier  # it needs the library, which was compiled by now
-
-        return NativeTier(weights)
+        return native_tier.NativeTier(weights)
+    if choice.name == "cuda":
+        return cuda_tier.CudaTier(weights)
     return AtenTier()
 
 

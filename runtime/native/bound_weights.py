@@ -2,23 +2,12 @@
 
 import ctypes
 
-import torch
 from torch import Tensor
 
 from runtime.model.decoder_weights import DecoderWeights, LayerWeights
 from runtime.model.embedding import TiedEmbedding
 from runtime.model.linear import Int8Linear, Linear, PlainLinear
-from runtime.native.library import (
-    BFLOAT16,
-    FLOAT32,
-    INT8,
-    ConfigPart,
-    LayerPart,
-    LinearPart,
-    WeightsPart,
-)
-
-_KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
+from runtime.native.library import ConfigPart, LayerPart, LinearPart, WeightsPart
 
 
 class BoundWeights:
@@ -45,9 +34,7 @@ class BoundWeights:
             self.handle = None
 
     def _config(self, weights: DecoderWeights) -> ConfigPart:
-        config, dtype = weights.config, weights.placement.dtype
-        if dtype not in _KINDS or weights.placement.device.type != "cpu":
-            raise ValueError(f"the native tier has no kernels for {dtype} on {weights.placement.device}")
+        config = weights.config
         return ConfigPart(
             layers=config.layers,
             hidden=config.hidden,
@@ -56,8 +43,6 @@ class BoundWeights:
             head_dim=config.head_dim,
             ffn=config.ffn,
             vocab=config.vocab,
-            weight_kind=INT8 if isinstance(weights.head, Int8Linear) else _KINDS[dtype],
-            kv_kind=_KINDS[dtype],
             rms_eps=config.rms_eps,
             inverse_wavelengths=self._vector(weights.inverse_wavelengths),
         )

@@ -15,7 +15,7 @@ from typing import Final
 from runtime.native.errors import CompilerFailedError, NoCompilerError
 
 SOURCES: Final = Path(__file__).parent / "src"
-BUILD_DEADLINE_S: Final = 180.0
+BUILD_DEADLINE_S: Final = 300.0
 FLAGS: Final = (
     "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-ffp-contract=fast",
     "-fPIC", "-shared", "-pthread",
@@ -45,7 +45,7 @@ def find_compiler() -> str:
     raise NoCompilerError(f"no C++ compiler ({looked_for}); install one, or set CXX")
 
 
-def build_key(compiler: str, flags: tuple[str, ...] = FLAGS) -> str:
+def build_key(compiler: str, flags: tuple[str, ...]) -> str:
     """Changes with the sources, the flags, the compiler and what the processor can do."""
     digest = hashlib.sha256()
     for part in (compiler, *flags, platform.system(), platform.machine(), _processor_features()):
@@ -55,7 +55,7 @@ def build_key(compiler: str, flags: tuple[str, ...] = FLAGS) -> str:
     return digest.hexdigest()[:24]
 
 
-def built_library(folder: Path, *, rebuild: bool = False, flags: tuple[str, ...] = FLAGS) -> Path:
+def built_library(folder: Path, flags: tuple[str, ...], *, rebuild: bool = False) -> Path:
     """Path of the library, compiled now unless it is there already; `rebuild` replaces a damaged one.
 
     Several processes may ask at once: one compiles, the others wait for it. NativeTierError as this package

@@ -2,15 +2,30 @@
 
 import ctypes
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from runtime.native.compiler import built_library, cache_folder
+import torch
+
+from runtime.native.compiler import FLAGS, built_library, cache_folder
 from runtime.native.errors import LibraryRefusedError, NativeTierError
 
-FLOAT32, BFLOAT16, INT8 = 0, 1, 2
-_MOST_THREADS: Final = 256
+_CXX_NAMES: Final = {"float32": "float", "bfloat16": "bf16", "int8": "int8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What a library is compiled for: float32, bfloat16 or int8 weights; float32 or bfloat16 KV."""
+
+    weight: str
+    value: str
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        names = _CXX_NAMES[self.weight], _CXX_NAMES[self.value]
+        return (*FLAGS, f"-DDYNOFARM_WEIGHT={names[0]}", f"-DDYNOFARM_VALUE={names[1]}")
 
 
 class LinearPart(ctypes.Structure):
@@ -24,8 +39,6 @@ class ConfigPart(ctypes.Structure):
 
     _fields_ = (
         *((name, c_int32) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")),
-        ("weight_kind", c_int32),
-        ("kv_kind", c_int32),
         ("rms_eps", c_float),
         ("inverse_wavelengths", c_void_p),
     )
@@ -81,6 +94,31 @@ class StepPart(ctypes.Structure):
     )
 
 
+class PassPart(ctypes.Structure):
+    """dynofarm_pass."""
+
+    _fields_ = (
+        ("spans", c_int32),
+        ("singles", c_int32),
+        ("starts", c_void_p),
+        ("counts", c_void_p),
+        ("threads", c_int32),
+    )
+
+
+class LayerRowsPart(ctypes.Structure):
+    """dynofarm_layer_rows."""
+
+    _fields_ = (
+        ("queries", c_void_p),
+        ("keys", c_void_p),
+        ("out", c_void_p),
+        ("query_stride", c_int32),
+        ("key_stride", c_int32),
+        ("layer", c_int32),
+    )
+
+
 def open_library(path: Path) -> ctypes.CDLL:
     """LibraryRefusedError when the file is no library of ours for this machine."""
     try:
@@ -93,26 +131,45 @@ def open_library(path: Path) -> ctypes.CDLL:
         library.dynofarm_model_free.argtypes = (c_void_p,)
         library.dynofarm_step_run.restype = c_int
         library.dynofarm_step_run.argtypes = (c_void_p, POINTER(StepPart), POINTER(StorePart))
+        library.dynofarm_pass_begin.restype = c_int
+        library.dynofarm_pass_begin.argtypes = (c_void_p, POINTER(PassPart), POINTER(StorePart))
+        library.dynofarm_pass_attend.restype = c_int
+        library.dynofarm_pass_attend.argtypes = (c_void_p, POINTER(LayerRowsPart), c_void_p)
     except (OSError, AttributeError) as error:
         raise LibraryRefusedError(f"{path.name} cannot be loaded: {error}") from error
     return library
 
 
 @cache
-def load_library() -> ctypes.CDLL:
+def load_library(kinds: Kinds) -> ctypes.CDLL:
     """The library for this machine, compiled where it is not cached. NativeTierError when there is none."""
     folder = cache_folder()
     try:
-        return open_library(built_library(folder))
+        return open_library(built_library(folder, kinds.flags))
     except LibraryRefusedError:
-        return open_library(built_library(folder, rebuild=True))
+        return open_library(built_library(folder, kinds.flags, rebuild=True))
 
 
 @cache
-def why_not_here() -> str | None:
+def torch_team() -> int | None:
+    """Address of the function that starts work on the threads of torch's own operators (libgomp's).
+
+    None where torch uses another OpenMP: the library then has threads of its own.
+    """
+    bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    for name in (*map(str, bundled), None):
+        try:
+            return ctypes.cast(ctypes.CDLL(name).GOMP_parallel, c_void_p).value
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+@cache
+def why_not_here(kinds: Kinds) -> str | None:
     """One line that says why there is no library; None when it is loaded."""
     try:
-        load_library()
+        load_library(kinds)
     except NativeTierError as error:
         return str(error)
     return None

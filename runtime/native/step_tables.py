@@ -31,6 +31,11 @@ class StepTables:
         self._widen(_FIRST_WIDTH)
         self.reference = ctypes.byref(self._part)
 
+    @property
+    def spans(self) -> int:
+        """How many tables it holds."""
+        return len(self._seen)
+
     def take(self, tables: Sequence[Sequence[int]]) -> None:
         """Remembers the table of each span; they were checked by the store."""
         if not self._storage.layers:

@@ -9,15 +9,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from runtime.errors import BadAttemptSpecError
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.embedding import TiedEmbedding
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
+from runtime.model.linear import Int8Linear, WeightDtype
+from runtime.model.numeric import Placement
 from runtime.native.bound_weights import BoundWeights
-from runtime.native.library import StepPart, load_library
+from runtime.native.library import Kinds, StepPart, load_library
+from runtime.native.library import why_not_here as library_lost
+from runtime.native.pass_attention import NativeAttention
 from runtime.native.step_tables import StepTables
 
 MOST_ROWS: Final = 16
 """Rows that one step takes; with more, torch's matrix products are faster than products row by row."""
+
+
+def kinds_for(placement: Placement, weight_dtype: WeightDtype) -> Kinds:
+    """BadAttemptSpecError for a precision that the native tier has no kernels for."""
+    value = {torch.float32: "float32", torch.bfloat16: "bfloat16"}.get(placement.dtype)
+    if value is None:
+        raise BadAttemptSpecError("dtype", f"the native tier does not compute in {placement.dtype}")
+    return Kinds("int8" if weight_dtype == "int8" else value, value)
+
+
+def why_not_here(placement: Placement, weight_dtype: WeightDtype) -> str | None:
+    """One line; None where the library is there, compiled now if need be."""
+    return library_lost(kinds_for(placement, weight_dtype))
 
 
 class NativeTier:
@@ -26,7 +44,8 @@ class NativeTier:
     name: Literal["native"] = "native"
 
     def __init__(self, weights: DecoderWeights) -> None:
-        self._library = load_library()
+        int8 = isinstance(weights.head, Int8Linear)
+        self._library = load_library(kinds_for(weights.placement, "int8" if int8 else "auto"))
         self._weights = weights
         self._bound = BoundWeights(self._library, weights)
         self._needs_embedding = not isinstance(weights.embedding, TiedEmbedding)
@@ -47,7 +66,7 @@ class NativeTier:
         rows = batch.tokens
         if rows > MOST_ROWS:
             return None
-        tables = self._tables_of(kv)
+        tables = self._tables_of(kv, len(batch.spans))
         tables.take(kv.block_tables(batch))
         wanted = self._place_rows(batch)
         logits = torch.empty(wanted, self._weights.config.vocab, dtype=torch.float32)
@@ -63,13 +82,15 @@ class NativeTier:
         return logits
 
     def attention(self, batch: ForwardBatch, kv: KVStore) -> StepAttention:
-        """As the store plans it."""
-        return kv.begin(batch)
+        """Straight from the store's blocks, chunks of several prompts in one call."""
+        tables = self._tables_of(kv, len(batch.spans))
+        tables.take(kv.block_tables(batch))
+        return NativeAttention(self._library, self._bound.handle, batch, tables)
 
-    def _tables_of(self, kv: KVStore) -> StepTables:
+    def _tables_of(self, kv: KVStore, spans: int) -> StepTables:
         tables = self._tables.get(kv)
-        if tables is None:
-            tables = self._tables[kv] = StepTables(kv.storage, MOST_ROWS)
+        if tables is None or tables.spans < spans:
+            tables = self._tables[kv] = StepTables(kv.storage, max(MOST_ROWS, 2 * spans))
         return tables
 
     def _place_rows(self, batch: ForwardBatch) -> int:

@@ -1,7 +1,11 @@
 // The plain C interface; shapes were checked by the caller. Calls are made by one thread at a time.
+//
+// A library is compiled for one kind of weights and one kind of keys and values: DYNOFARM_WEIGHT is float, bf16
+// or int8, DYNOFARM_VALUE is float or bf16. So it takes a few seconds instead of all their combinations.
 #include <mutex>
 
 #include "pool.hpp"
+#include "pass.hpp"
 #include "step.hpp"
 
 namespace {
@@ -19,39 +23,48 @@ std::mutex& calls() {
     return *held;
 }
 
+using int8 = std::int8_t;
+using Weight = DYNOFARM_WEIGHT;
+using Value = DYNOFARM_VALUE;
+
 class Model {
    public:
-    virtual ~Model() = default;
-    virtual void step(const dynofarm_step& step, const dynofarm_store& store) = 0;
-};
-
-template <class Weight, class Value>
-class TypedModel : public Model {
-   public:
-    explicit TypedModel(const dynofarm_weights& weights)
-        : layers_(weights.layers, weights.layers + weights.config.layers), weights_(weights), job_(weights_) {
+    explicit Model(const dynofarm_weights& weights)
+        : layers_(weights.layers, weights.layers + weights.config.layers), weights_(weights), job_(weights_), pass_(dynofarm::shape_of(weights.config)) {
         weights_.layers = layers_.data();
     }
 
-    void step(const dynofarm_step& step, const dynofarm_store& store) override {
+    void step(const dynofarm_step& step, const dynofarm_store& store) {
         job_.prepare(step, store);
         pool().run(job_, step.threads);
+    }
+
+    void begin(const dynofarm_pass& pass, const dynofarm_store& store) { pass_.prepare(pass, store); }
+
+    void attend(const dynofarm_layer_rows& rows, dynofarm::TeamStart team) {
+        pass_.take(rows);
+        if (team) {
+            pool().run_on_team(pass_, pass_.threads(), team);
+        } else {
+            pool().run(pass_, pass_.threads());
+        }
     }
 
    private:
     std::vector<dynofarm_layer> layers_;
     dynofarm_weights weights_;
     dynofarm::StepJob<Weight, Value> job_;
+    dynofarm::PassJob<Value> pass_;
 };
 
-Model* make_model(const dynofarm_weights& weights) {
-    const bool narrow_keys = weights.config.kv_kind == DYNOFARM_BFLOAT16;
-    switch (weights.config.weight_kind) {
-        case DYNOFARM_FLOAT32: return new TypedModel<float, float>(weights);
-        case DYNOFARM_BFLOAT16: return new TypedModel<bf16, bf16>(weights);
-        default:
-            if (narrow_keys) return new TypedModel<std::int8_t, bf16>(weights);
-            return new TypedModel<std::int8_t, float>(weights);
+template <class Call>
+int guarded(Call call) {
+    std::lock_guard<std::mutex> lock(calls());
+    try {
+        call();
+        return 0;
+    } catch (...) {
+        return 1;
     }
 }
 
@@ -63,7 +76,7 @@ const char* dynofarm_instruction_set() { return dynofarm::instruction_set(); }
 
 void* dynofarm_model_new(const dynofarm_weights* weights) {
     try {
-        return make_model(*weights);
+        return new Model(*weights);
     } catch (...) {
         return nullptr;
     }
@@ -71,15 +84,19 @@ void* dynofarm_model_new(const dynofarm_weights* weights) {
 
 void dynofarm_model_free(void* model) { delete static_cast<Model*>(model); }
 
-// 0, or 1 when there was no memory for the step.
+// 0, or 1 when there was no memory; so are the others.
 int dynofarm_step_run(void* model, const dynofarm_step* step, const dynofarm_store* store) {
-    std::lock_guard<std::mutex> lock(calls());
-    try {
-        static_cast<Model*>(model)->step(*step, *store);
-        return 0;
-    } catch (...) {
-        return 1;
-    }
+    return guarded([&] { static_cast<Model*>(model)->step(*step, *store); });
+}
+
+// The store's tables must stay until the last layer was attended.
+int dynofarm_pass_begin(void* model, const dynofarm_pass* pass, const dynofarm_store* store) {
+    return guarded([&] { static_cast<Model*>(model)->begin(*pass, *store); });
+}
+
+// `team`: GOMP_parallel of the libgomp that the caller's other operators use, or null for threads of our own.
+int dynofarm_pass_attend(void* model, const dynofarm_layer_rows* rows, void* team) {
+    return guarded([&] { static_cast<Model*>(model)->attend(*rows, reinterpret_cast<dynofarm::TeamStart>(team)); });
 }
 
 }  // extern "C"

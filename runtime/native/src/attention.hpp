@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "simd.hpp"
@@ -97,14 +98,15 @@ inline void score(const float* queries, int query_stride, const std::uint32_t* k
     vf sums[HEADS][TILE_VECTORS] = {};
     const float* turned = reinterpret_cast<const float*>(keys);
     for (int word = 0; word < words; ++word) {
-        vf held[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < TILE_VECTORS; ++v) held[v] = load(turned + word * TILE + v * LANES);
+        // The sums, one query for each head and one vector of keys: that is every register there is.
+        vf query[HEADS];
 #pragma GCC unroll 8
-        for (int head = 0; head < HEADS; ++head) {
-            const vf query = splat(queries[head * query_stride + word]);
+        for (int head = 0; head < HEADS; ++head) query[head] = splat(queries[head * query_stride + word]);
 #pragma GCC unroll 4
-            for (int v = 0; v < TILE_VECTORS; ++v) sums[head][v] += query * held[v];
+        for (int v = 0; v < TILE_VECTORS; ++v) {
+            const vf held = held_in_register(load(turned + word * TILE + v * LANES));
+#pragma GCC unroll 8
+            for (int head = 0; head < HEADS; ++head) sums[head][v] += query[head] * held;
         }
     }
 #pragma GCC unroll 8
@@ -118,29 +120,34 @@ template <int HEADS>
 inline void score(const float* queries, int query_stride, const std::uint32_t* keys, int words, float* scores, const bf16*) {
     vf sums[HEADS][TILE_VECTORS] = {};
     for (int word = 0; word < words; ++word) {
-        vu held[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < TILE_VECTORS; ++v) held[v] = load_words(keys + word * TILE + v * LANES);
+#if defined(DYNOFARM_DOT_BF16)
+        __m512bh query[HEADS];
 #pragma GCC unroll 8
         for (int head = 0; head < HEADS; ++head) {
-#if defined(DYNOFARM_DOT_BF16)
-            std::uint32_t pair;
-            std::memcpy(&pair, reinterpret_cast<const std::uint32_t*>(queries + head * query_stride) + word, 4);
-            const __m512bh query = (__m512bh)_mm512_set1_epi32(static_cast<int>(pair));
-#pragma GCC unroll 4
-            for (int v = 0; v < TILE_VECTORS; ++v) {
-                sums[head][v] = _mm512_dpbf16_ps(sums[head][v], query, (__m512bh)held[v]);
-            }
-#else
-            const vf first = splat(queries[head * query_stride + 2 * word]);
-            const vf second = splat(queries[head * query_stride + 2 * word + 1]);
-#pragma GCC unroll 4
-            for (int v = 0; v < TILE_VECTORS; ++v) {
-                sums[head][v] += first * reinterpret_cast<vf>(held[v] << 16);
-                sums[head][v] += second * reinterpret_cast<vf>(held[v] & 0xffff0000u);
-            }
-#endif
+            std::int32_t pair;
+            std::memcpy(&pair, queries + head * query_stride + word, 4);
+            query[head] = (__m512bh)_mm512_set1_epi32(pair);
         }
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE_VECTORS; ++v) {
+            const __m512bh held = (__m512bh)_mm512_loadu_si512(keys + word * TILE + v * LANES);
+#pragma GCC unroll 8
+            for (int head = 0; head < HEADS; ++head) sums[head][v] = _mm512_dpbf16_ps(sums[head][v], query[head], held);
+        }
+#else
+        for (int half = 0; half < 2; ++half) {
+            vf query[HEADS];
+#pragma GCC unroll 8
+            for (int head = 0; head < HEADS; ++head) query[head] = splat(queries[head * query_stride + 2 * word + half]);
+#pragma GCC unroll 4
+            for (int v = 0; v < TILE_VECTORS; ++v) {
+                const vu pair = load_words(keys + word * TILE + v * LANES);
+                const vf held = reinterpret_cast<vf>(half ? pair & 0xffff0000u : pair << 16);
+#pragma GCC unroll 8
+                for (int head = 0; head < HEADS; ++head) sums[head][v] += query[head] * held;
+            }
+        }
+#endif
     }
 #pragma GCC unroll 8
     for (int head = 0; head < HEADS; ++head) {
@@ -150,17 +157,16 @@ inline void score(const float* queries, int query_stride, const std::uint32_t* k
 }
 
 // A query as `score` reads it: floats, or pairs of bf16 where those are multiplied as pairs.
-inline void put_query(const float* from, float scale, int head_dim, float* to, const float*) {
-    for (int d = 0; d < head_dim; ++d) to[d] = from[d] * scale;
-}
-
-inline void put_query(const float* from, float scale, int head_dim, float* to, const bf16*) {
+template <class Value, class Query>
+inline void put_query(const Query* from, float scale, int head_dim, float* to) {
 #if defined(DYNOFARM_DOT_BF16)
-    bf16* pairs = reinterpret_cast<bf16*>(to);
-    for (int d = 0; d < head_dim; ++d) narrow(from[d] * scale, pairs[d]);
-#else
-    for (int d = 0; d < head_dim; ++d) to[d] = from[d] * scale;
+    if constexpr (std::is_same_v<Value, bf16>) {
+        bf16* pairs = reinterpret_cast<bf16*>(to);
+        for (int d = 0; d < head_dim; ++d) narrow(widen(from[d]) * scale, pairs[d]);
+        return;
+    }
 #endif
+    for (int d = 0; d < head_dim; ++d) to[d] = widen(from[d]) * scale;
 }
 
 // Softmax of one query head so far: out is not divided by weight yet.
@@ -209,14 +215,14 @@ inline void add_values(const Value* const* values, int first_dim, int count, con
         for (int v = 0; v < VECTORS; ++v) sums[head][v] = load(outs[head] + first_dim + v * LANES) * kept[head];
     }
     for (int i = 0; i < count; ++i) {
-        vf held[VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; ++v) held[v] = load(values[i] + first_dim + v * LANES);
+        vf weight[HEADS];
 #pragma GCC unroll 8
-        for (int head = 0; head < HEADS; ++head) {
-            const vf weight = splat(weights[head * TILE + i]);
+        for (int head = 0; head < HEADS; ++head) weight[head] = splat(weights[head * TILE + i]);
 #pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; ++v) sums[head][v] += weight * held[v];
+        for (int v = 0; v < VECTORS; ++v) {
+            const vf held = held_in_register(load(values[i] + first_dim + v * LANES));
+#pragma GCC unroll 8
+            for (int head = 0; head < HEADS; ++head) sums[head][v] += weight[head] * held;
         }
     }
 #pragma GCC unroll 8

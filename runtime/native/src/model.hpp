@@ -10,11 +10,8 @@
 
 extern "C" {
 
-enum dynofarm_kind { DYNOFARM_FLOAT32 = 0, DYNOFARM_BFLOAT16 = 1, DYNOFARM_INT8 = 2 };
-
 struct dynofarm_config {
     std::int32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    std::int32_t weight_kind, kv_kind;
     float rms_eps;
     const float* inverse_wavelengths;  // [head_dim / 2]
 };

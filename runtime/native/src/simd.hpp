@@ -72,6 +72,14 @@ inline vu load_words(const std::uint32_t* from) { return *reinterpret_cast<const
 
 inline void store(float* to, vf value) { *reinterpret_cast<vf_anywhere*>(to) = value; }
 
+// Keeps a value in a register that is used several times: compilers would rather read it again each time.
+inline vf held_in_register(vf value) {
+#if defined(__x86_64__)
+    asm("" : "+v"(value));
+#endif
+    return value;
+}
+
 inline vf load(const bf16* from) {
 #if DYNOFARM_LANES == 16
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));

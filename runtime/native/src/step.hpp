@@ -3,9 +3,9 @@
 
 #include <type_traits>
 
-#include "cascade.hpp"
 #include "model.hpp"
 #include "pool.hpp"
+#include "unit_attention.hpp"
 
 extern "C" {
 
@@ -32,7 +32,7 @@ class StepJob : public Job {
 
    public:
     explicit StepJob(const dynofarm_weights& weights)
-        : weights_(weights), config_(weights.config), shape_(shape_of(weights.config)) {}
+        : weights_(weights), config_(weights.config), shape_(shape_of(weights.config)), units_(shape_) {}
 
     void prepare(const dynofarm_step& step, const dynofarm_store& store) {
         step_ = &step;
@@ -42,8 +42,7 @@ class StepJob : public Job {
             tables_[row] = store.tables + static_cast<std::size_t>(step.spans[row]) * store.table_stride;
             place_row(row);
         }
-        cascade_.plan({step.rows, step.contexts, tables_.data(), store.block_tokens});
-        plan_attention();
+        units_.plan({step.rows, step.contexts, tables_.data(), store.block_tokens}, step.threads);
         normalise_rows(weights_.layers[0].attn_norm);
     }
 
@@ -52,7 +51,7 @@ class StepJob : public Job {
     int chunks(int phase) const override {
         switch (part_of(phase)) {
             case QKV: return pieces(qkv_width(config_), config_.hidden);
-            case ATTEND: return static_cast<int>(work_.size());
+            case ATTEND: return units_.chunks();
             case OUT: return pieces(config_.hidden, config_.heads * config_.head_dim);
             case GATE_UP: return pieces(config_.ffn, 2 * config_.hidden);
             case DOWN: return pieces(config_.hidden, config_.ffn);
@@ -64,7 +63,7 @@ class StepJob : public Job {
         const int layer = phase / PHASES;
         switch (part_of(phase)) {
             case QKV: return run_qkv(layer, chunk, chunks(phase));
-            case ATTEND: return run_attend(layer, chunk);
+            case ATTEND: return units_.run(chunk, keys_of(layer), qkv_.data(), qkv_width(config_));
             case OUT: return add_product(weights_.layers[layer].o, config_.heads * config_.head_dim, chunk, chunks(phase));
             case GATE_UP: return run_gate_up(layer, chunk, chunks(phase));
             case DOWN: return add_product(weights_.layers[layer].down, config_.ffn, chunk, chunks(phase));
@@ -76,7 +75,7 @@ class StepJob : public Job {
         const int layer = phase / PHASES;
         switch (part_of(phase)) {
             case QKV: return write_keys(layer);
-            case ATTEND: return merge_partials();
+            case ATTEND: return take_attended();
             case OUT: return normalise_rows(weights_.layers[layer].ffn_norm);
             case GATE_UP: return take_input(gated_.data(), step_->rows * config_.ffn);
             case DOWN: return layer + 1 < config_.layers ? normalise_rows(weights_.layers[layer + 1].attn_norm) : normalise_wanted();
@@ -91,16 +90,7 @@ class StepJob : public Job {
     static constexpr int CHUNK_BYTES = 96 * 1024;
     static constexpr int CHUNK_ROWS = 8;
 
-    struct Work {
-        int unit;
-        int first_head;
-        int last_head;
-    };
-
     struct Memory {
-        TileMemory tile;
-        std::vector<float> queries;
-        std::vector<Running> running;
         std::vector<float> gate, up;
     };
 
@@ -162,29 +152,6 @@ class StepJob : public Job {
             const Weight* line = static_cast<const Weight*>(weights_.embedding) + static_cast<std::size_t>(step_->tokens[row]) * config_.hidden;
             for (int i = 0; i < config_.hidden; ++i) x[i] = widen(line[i]);
         }
-    }
-
-    void plan_attention() {
-        const auto& units = cascade_.units();
-        // Units too few to keep all threads busy are divided by KV head as well.
-        const bool by_head = static_cast<int>(units.size()) < 4 * step_->threads && step_->threads > 1;
-        work_.clear();
-        for (int unit = 0; unit < static_cast<int>(units.size()); ++unit) {
-            const int heads = config_.kv_heads;
-            for (int head = 0; head < heads; head += by_head ? 1 : heads) {
-                work_.push_back({unit, head, by_head ? head + 1 : heads});
-            }
-        }
-        if (work_.size() > static_cast<std::size_t>(Pool::MOST_CHUNKS)) merge_work();
-        const std::size_t results = static_cast<std::size_t>(cascade_.partials()) * config_.heads;
-        if (running_.size() < results) running_.resize(results);
-        if (partial_.size() < results * shape_.padded_dim()) partial_.resize(results * shape_.padded_dim());
-    }
-
-    // More units than a phase may have chunks: the last chunk takes all that are left over.
-    void merge_work() {
-        overflow_.assign(work_.begin() + Pool::MOST_CHUNKS, work_.end());
-        work_.resize(Pool::MOST_CHUNKS);
     }
 
     // x as the next product reads it.
@@ -257,7 +224,6 @@ class StepJob : public Job {
     void write_keys(int layer) {
         const int head_dim = config_.head_dim;
         const float* qk_norm = weights_.layers[layer].qk_norm;
-        Value* keys = static_cast<Value*>(store_->layers[layer]);
         for (int row = 0; row < step_->rows; ++row) {
             float* line = qkv_.data() + static_cast<std::size_t>(row) * qkv_width(config_);
             const std::size_t angles = static_cast<std::size_t>(row) * head_dim / 2;
@@ -266,101 +232,27 @@ class StepJob : public Job {
                 if (qk_norm) normalise(values, qk_norm + head * head_dim, head_dim, config_.rms_eps, values);
                 rotate(values, cosines_.data() + angles, sines_.data() + angles, head_dim / 2);
             }
-            Value* slot = keys + slots_[row] * shape_.slot_values();
+            Value* slot = keys_of(layer) + slots_[row] * shape_.slot_values();
             for (int i = 0; i < shape_.slot_values(); ++i) narrow(line[config_.heads * head_dim + i], slot[i]);
         }
     }
 
-    void run_attend(int layer, int chunk) {
-        attend_unit(layer, work_[chunk]);
-        if (chunk == Pool::MOST_CHUNKS - 1) {
-            for (const Work& work : overflow_) attend_unit(layer, work);
-        }
+    void take_attended() {
+        const int width = config_.heads * config_.head_dim;
+        for (int row = 0; row < step_->rows; ++row) units_.merge(row, attended_.data() + static_cast<std::size_t>(row) * width);
+        take_input(attended_.data(), step_->rows * width);
     }
 
-    void attend_unit(int layer, const Work& work) {
-        const Unit& unit = cascade_.units()[work.unit];
-        const int group = shape_.group(), head_dim = config_.head_dim, padded = shape_.padded_dim();
-        const int queries_each = unit.count * group;
-        Memory& held = memory();
-        const std::size_t count = static_cast<std::size_t>(queries_each) * (work.last_head - work.first_head);
-        if (held.queries.size() < count * head_dim) held.queries.resize(count * head_dim);
-        if (held.running.size() < count) held.running.resize(count);
-        const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-        std::size_t place = 0;
-        for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
-            for (int i = 0; i < unit.count; ++i) {
-                for (int member = 0; member < group; ++member, ++place) {
-                    const int head = kv_head * group + member;
-                    const float* query = qkv_.data() + static_cast<std::size_t>(unit.rows[i]) * qkv_width(config_) + head * head_dim;
-                    put_query(query, scale, head_dim, held.queries.data() + place * head_dim, static_cast<const Value*>(nullptr));
-                    float* out = partial_.data() + (static_cast<std::size_t>(unit.partial + i) * config_.heads + head) * padded;
-                    std::fill_n(out, padded, 0.0f);
-                    held.running[place] = {out, HIDDEN, 0.0f};
-                }
-            }
-        }
-        walk_keys(layer, work, unit, held);
-        place = 0;
-        for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
-            for (int i = 0; i < unit.count; ++i) {
-                for (int member = 0; member < group; ++member, ++place) {
-                    running_[static_cast<std::size_t>(unit.partial + i) * config_.heads + kv_head * group + member] = held.running[place];
-                }
-            }
-        }
-    }
-
-    void walk_keys(int layer, const Work& work, const Unit& unit, Memory& held) {
-        const Value* values = static_cast<const Value*>(store_->layers[layer]);
-        const int queries_each = unit.count * shape_.group();
-        TileAttention<Value> attention(shape_, held.tile);
-        TileKeys<Value> tile;
-        for (int first = unit.first; first < unit.last; first += TILE) {
-            find_tile(tile, values, shape_, tables_[unit.rows[0]], store_->block_tokens, first, unit.last);
-            for (int kv_head = work.first_head; kv_head < work.last_head; ++kv_head) {
-                const std::size_t place = static_cast<std::size_t>(kv_head - work.first_head) * queries_each;
-                attention.add(tile, kv_head, first,
-                              {held.queries.data() + place * config_.head_dim, config_.head_dim, queries_each,
-                               held.running.data() + place, nullptr});
-            }
-        }
-    }
-
-    // Attention over all keys of a row from that over each unit of them.
-    void merge_partials() {
-        const int head_dim = config_.head_dim, padded = shape_.padded_dim();
-        for (int row = 0; row < step_->rows; ++row) {
-            const std::vector<int>& parts = cascade_.of_row(row);
-            for (int head = 0; head < config_.heads; ++head) {
-                float best = HIDDEN;
-                for (int part : parts) best = std::max(best, running_[static_cast<std::size_t>(part) * config_.heads + head].best);
-                float weight = 0.0f;
-                float* out = attended_.data() + (static_cast<std::size_t>(row) * config_.heads + head) * head_dim;
-                std::fill_n(out, head_dim, 0.0f);
-                for (int part : parts) {
-                    const std::size_t place = static_cast<std::size_t>(part) * config_.heads + head;
-                    const float share = std::exp(running_[place].best - best);
-                    weight += running_[place].weight * share;
-                    const float* from = partial_.data() + place * padded;
-                    for (int d = 0; d < head_dim; ++d) out[d] += share * from[d];
-                }
-                for (int d = 0; d < head_dim; ++d) out[d] /= weight;
-            }
-        }
-        take_input(attended_.data(), step_->rows * config_.heads * head_dim);
-    }
+    Value* keys_of(int layer) const { return static_cast<Value*>(store_->layers[layer]); }
 
     const dynofarm_weights& weights_;
     const dynofarm_config& config_;
     const Shape shape_;
     const dynofarm_step* step_ = nullptr;
     const dynofarm_store* store_ = nullptr;
-    Cascade cascade_;
-    std::vector<Work> work_, overflow_;
-    std::vector<float> x_, normal_, qkv_, attended_, gated_, cosines_, sines_, partial_;
+    UnitAttention<Value> units_;
+    std::vector<float> x_, normal_, qkv_, attended_, gated_, cosines_, sines_;
     std::vector<Input> input_;
-    std::vector<Running> running_;
     std::vector<const std::int32_t*> tables_;
     std::vector<std::size_t> slots_;
     const Input* current_ = nullptr;

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from runtime.native.library import why_not_here
+from runtime.native.library import Kinds, why_not_here
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = why_not_here()
+    reason = why_not_here(Kinds("float32", "float32"))
     if reason is not None:
         for item in items:
             if item.path.name != "test_compiler.py" and item.path.parent.name == "native":
