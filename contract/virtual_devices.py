@@ -18,7 +18,7 @@ USBMUXD_SOCKET: Final = "usbmuxd.sock"
 CONTROL_SOCKET: Final = "control.sock"
 SOCKET_VARIABLE: Final = "USBMUXD_SOCKET_ADDRESS"
 """Where clients of usbmuxd look for the address of its socket."""
-MAX_DEVICES: Final = 64
+MAX_DEVICES: Final = 100
 
 Option = str | int | float | bool
 

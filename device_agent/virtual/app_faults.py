@@ -65,11 +65,11 @@ async def _reports(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> No
 async def _pressure(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
     app = _running(unit) if options["app"] == "killed" else None
     unit.reports.jetsam_of_others(_SUSPENDED, "vm-pageshortage")
-    if app is not None:
-        await unit.apps.kill_for_memory(app, "vm-pageshortage")
     for process in unit.device.processes.system():
         if process.name in _SUSPENDED:
             unit.device.processes.remove(process.pid)
+    if app is not None:
+        await unit.apps.kill_for_memory(app, "vm-pageshortage")
 
 
 async def _memory_limit(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:

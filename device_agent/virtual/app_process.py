@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,11 +28,17 @@ _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 Report = Callable[["AppProcess"], Awaitable[None]]
 
 
-def _before_exec() -> None:
-    """In the child: it ends with the emulator, also when that is killed, and leaves no core file."""
+def _before_exec(parent: int, largest_file_bytes: int) -> None:
+    """In the child: it ends with the emulator, also when that is killed; no core file, no endless file."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            # It was killed before we asked to be told.
+            os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    if hard == resource.RLIM_INFINITY or hard > largest_file_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file_bytes, hard))
 
 
 class AppProcess:
@@ -43,6 +50,8 @@ class AppProcess:
         self.bundle_id = bundle_id
         self.band = FOREGROUND_BAND
         self.peak_bytes = 0
+        self.largest_file_bytes = 1 << 40
+        """A bound for what it writes here, where nobody asks the device's disk."""
         self.killed_for = ""
         """Why the device killed it: jetsam, watchdog; "" when it did not."""
         self.exit: ProcessExit | None = None
@@ -95,7 +104,7 @@ class AppProcess:
             cwd=folder,
             start_new_session=True,
             limit=_MAX_LINE_BYTES,
-            preexec_fn=_before_exec,
+            preexec_fn=partial(_before_exec, os.getpid(), self.largest_file_bytes),
         )
 
     async def watch(self, log: Path | None, report: Report) -> None:

@@ -77,6 +77,7 @@ class Apps:
         for each in running:
             await each.kill()
         app = AppProcess(self._device.processes.new_pid(), _executable(installed), bundle_id)
+        app.largest_file_bytes = self._device.record.capacity_bytes
         documents = self._device.disk.container(installed.container) / "Documents"
         given = (
             dict(environment) if ENV_ATTEMPT_FOLDER in environment else _environment_of_run_file(documents)

@@ -75,4 +75,7 @@ class ControlServer:
                 self._emulator.stopping.set()
         except VirtualError as error:
             return ControlAnswer(ok=False, error=error.code, detail=str(error))
+        except (OSError, OverflowError, ValueError) as error:
+            # The real disk is full, or too many faults wait.
+            return ControlAnswer(ok=False, error="not-done", detail=f"{type(error).__name__}: {error}")
         return ControlAnswer(ok=True, view=emulator_view(self._emulator))

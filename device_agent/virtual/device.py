@@ -1,12 +1,14 @@
 """One emulated device: what it remembers, ports, connections, processes, log. Services are elsewhere."""
 
 import asyncio
+import logging
 import ssl
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from device_agent.virtual.app_bridge import bridge_to_app
 from device_agent.virtual.device_key import DeviceKey
@@ -20,6 +22,8 @@ from device_agent.virtual.services import Service
 from device_agent.virtual.topics import Topics
 from device_agent.virtual.triggers import Triggers
 from device_agent.virtual.wire import Wire
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class VirtualDevice:
@@ -131,6 +135,9 @@ class VirtualDevice:
         except (asyncio.IncompleteReadError, OSError, ValueError, KeyError, TypeError) as error:
             # The client left, or sent what the service does not understand: a device ends such a connection.
             self.log.say_as("lockdownd", f"{port.label} ended: {type(error).__name__}: {error}")
+        except Exception:
+            # Foreign bytes inside a codec, or a fault of ours: it costs this connection and is seen.
+            _LOG.exception("%s of %s", port.label, self.udid)
         finally:
             self._wires.discard(wire)
             with suppress(ConnectionError):

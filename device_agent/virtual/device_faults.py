@@ -68,7 +68,7 @@ async def _developer_mode(_: Emulator, unit: Unit, options: Mapping[str, Option]
 
 async def _image(_: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
     unit.device.record.image_mounted = options["image"] == "mounted"
-    unit.device.record.has_image_ticket = options["ticket"] == "kept"
+    unit.device.record.has_image_manifest = options["ticket"] == "kept"
     unit.device.save()
 
 

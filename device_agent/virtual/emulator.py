@@ -28,6 +28,8 @@ from device_agent.virtual.usbmux import Usbmuxd
 
 _DEVICES: Final = "devices"
 _LOCK: Final = "lock"
+_SOCKET_FOLDER: Final = "app-sockets"
+_SOCKET_PREFIX: Final = "dynofarm-virtual-"
 _MAX_SOCKET_PATH_BYTES: Final = 100
 _PROFILE_DAYS: Final = 300
 _KEPT_FAULTS: Final = 50
@@ -92,7 +94,7 @@ class Emulator:
     async def open(self) -> None:
         """Devices are attached and served on return; StateFolderError when the folder cannot be used."""
         self._take_folder()
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="dynofarm-virtual-"))
+        self._make_socket_folder()
         self.usbmuxd = Usbmuxd(PairRecords(self.home / "pair-records"))
         for index in range(1, self._options.count + 1):
             self.units.append(self._make_unit(index))
@@ -108,10 +110,12 @@ class Emulator:
             for unit in self.units:
                 await self.shut_down(unit)
             await self.usbmuxd.close()
-        self.usbmuxd_socket.unlink(missing_ok=True)
-        if self._socket_folder != Path():
-            shutil.rmtree(self._socket_folder, ignore_errors=True)
         if self._lock is not None:
+            # The folder is ours: another emulator's sockets are never touched.
+            self.usbmuxd_socket.unlink(missing_ok=True)
+            if self._socket_folder != Path():
+                shutil.rmtree(self._socket_folder, ignore_errors=True)
+                (self.home / _SOCKET_FOLDER).unlink(missing_ok=True)
             self._lock.close()
 
     async def shut_down(self, unit: Unit) -> None:
@@ -126,9 +130,9 @@ class Emulator:
     async def restart(self, unit: Unit, how: Restart) -> None:
         """Down at once; up again after the downtime, with a new boot id, new numbers and no image."""
         device, record = unit.device, unit.device.record
-        kinds = [each.kind for each in self.usbmuxd.attachments_of(device)]
-        for attachment in self.usbmuxd.attachments_of(device):
-            await self.usbmuxd.detach(attachment)
+        kinds = [each.kind for each in self.usbmuxd.entries_of(device)]
+        for entry in self.usbmuxd.entries_of(device):
+            await self.usbmuxd.detach(entry)
         device.end_connections()
         device.ports.clear()
         await unit.apps.end_all()
@@ -180,8 +184,13 @@ class Emulator:
             raise StateFolderError(f"{self.home} is too long a path for sockets; choose another --home")
         try:
             self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = (self.home / _LOCK).open("ab")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = (self.home / _LOCK).open("ab")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                raise
+            self._lock = lock
         except BlockingIOError:
             raise StateFolderError(f"virtual devices run already in {self.home}") from None
         except OSError as error:
@@ -189,6 +198,17 @@ class Emulator:
         if self._options.fresh:
             for name in (_DEVICES, "pair-records"):
                 shutil.rmtree(self.home / name, ignore_errors=True)
+
+    def _make_socket_folder(self) -> None:
+        """A short path for the sockets of apps; that of an emulator that was killed is removed."""
+        link = self.home / _SOCKET_FOLDER
+        if link.is_symlink():
+            left = link.readlink()
+            if left.name.startswith(_SOCKET_PREFIX):
+                shutil.rmtree(left, ignore_errors=True)
+            link.unlink()
+        self._socket_folder = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX))
+        link.symlink_to(self._socket_folder)
 
     def _make_unit(self, index: int) -> Unit:
         options = self._options

@@ -57,7 +57,7 @@ class ImageMounter:
             case "QueryDeveloperModeStatus" if record.version >= _DEVELOPER_MODE_SINCE:
                 return {"DeveloperModeStatus": record.developer_mode, "Status": "Complete"}
             case "QueryPersonalizationManifest":
-                if record.has_image_ticket:
+                if record.has_image_manifest:
                     return {"ImageSignature": self._signature(), "Status": "Complete"}
                 return {"Error": "MissingManifestError"}
             case "QueryNonce":
@@ -84,7 +84,7 @@ class ImageMounter:
         if query.get("ImageType") != record.version.image_type or self._received != query.get("ImageType"):
             return _failed("InvalidImage", "No image of this type was received.")
         record.image_mounted = True
-        record.has_image_ticket = True
+        record.has_image_manifest = True
         self._device.save()
         return {"Status": "Complete"}
 

@@ -10,18 +10,18 @@ from device_agent.virtual.errors import NotPossibleNowError
 
 
 async def _detach(emulator: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
-    attachments = emulator.usbmuxd.attachments_of(unit.device)
-    if not attachments:
+    entries = emulator.usbmuxd.entries_of(unit.device)
+    if not entries:
         raise NotPossibleNowError(f"{unit.device.udid} is not attached")
-    for attachment in attachments:
-        await emulator.usbmuxd.detach(attachment, notice_first=options["order"] == "notice-first")
+    for entry in entries:
+        await emulator.usbmuxd.detach(entry, notice_first=options["order"] == "notice-first")
     unit.device.end_connections()
     if options["app"] == "ends":
         await unit.apps.end_all()
     if float(options["for_s"]) > 0:
 
         async def attach_again() -> None:
-            if not emulator.usbmuxd.attachments_of(unit.device):
+            if not emulator.usbmuxd.entries_of(unit.device):
                 emulator.usbmuxd.attach(unit.device)
 
         unit.device.triggers.arm_after(float(options["for_s"]), attach_again)
@@ -29,7 +29,7 @@ async def _detach(emulator: Emulator, unit: Unit, options: Mapping[str, Option])
 
 async def _attach(emulator: Emulator, unit: Unit, options: Mapping[str, Option]) -> None:
     kind: Final = "USB" if options["kind"] == "USB" else "Network"
-    if any(each.kind == kind for each in emulator.usbmuxd.attachments_of(unit.device)):
+    if any(each.kind == kind for each in emulator.usbmuxd.entries_of(unit.device)):
         raise NotPossibleNowError(f"{unit.device.udid} is attached already")
     emulator.usbmuxd.attach(unit.device, kind)
 

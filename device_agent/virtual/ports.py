@@ -13,6 +13,8 @@ LOCKDOWN_PORT: Final = 62078
 _FIRST_SERVICE_PORT: Final = 49152
 _LAST_SERVICE_PORT: Final = 65535
 _CONNECT_TIMEOUT_S: Final = 2.0
+_MAX_UNUSED: Final = 256
+"""Services that were started and never connected to: the oldest lose their ports."""
 
 Handler = Callable[[Wire], Awaitable[None]]
 
@@ -57,6 +59,9 @@ class PortTable:
         """A free number on which one connection is taken."""
         number = next(free for free in self._numbers if free not in self._ports and free not in self._apps)
         self._ports[number] = port
+        unused = [each for each in self._ports if each != LOCKDOWN_PORT]
+        for oldest in unused[:-_MAX_UNUSED]:
+            del self._ports[oldest]
         return number
 
     def listen_for_app(self, number: int, port: AppPort) -> None:

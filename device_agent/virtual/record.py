@@ -77,7 +77,7 @@ class DeviceRecord(_Kept):
     was_unlocked_since_boot: bool = True
     developer_mode: bool = True
     image_mounted: bool = True
-    has_image_ticket: bool = True
+    has_image_manifest: bool = True
     """Whether the device still holds Apple's ticket for its image: mounting needs no network then."""
     low_power_mode: bool = False
     thermal_state: ThermalState = "nominal"

@@ -10,6 +10,8 @@ from device_agent.virtual.wire import Wire
 HEARTBEAT_INTERVAL_S: Final = 10
 _HEARTBEAT_PATIENCE_S: Final = 30.0
 _MAX_OBSERVED: Final = 256
+_MAX_ASSERTIONS: Final = 64
+_LONGEST_ASSERTION_S: Final = 86_400.0
 _REVEAL, _ENABLE, _ACCEPT = range(3)
 
 
@@ -76,13 +78,28 @@ async def serve_heartbeat(wire: Wire) -> None:
 
 async def serve_assertions(device: VirtualDevice, wire: Wire) -> None:
     """assertion_agent: an assertion is held until its connection closes, or its time is over."""
-    held = 0
+    loop = asyncio.get_running_loop()
+    held: set[asyncio.TimerHandle] = set()
+
+    def release(timer: asyncio.TimerHandle) -> None:
+        if timer in held:
+            held.discard(timer)
+            device.assertions -= 1
+
+    def hold(duration_s: float) -> None:
+        timer: asyncio.TimerHandle = loop.call_later(duration_s, lambda: release(timer))
+        held.add(timer)
+        device.assertions += 1
+
     try:
         while True:
             query = await wire.receive_plist()
-            if query.get("CommandKey") == "CommandCreateAssertion":
-                held += 1
-                device.assertions += 1
+            if query.get("CommandKey") == "CommandCreateAssertion" and len(held) < _MAX_ASSERTIONS:
+                hold(
+                    min(float(query.get("AssertionTimeoutKey") or _LONGEST_ASSERTION_S), _LONGEST_ASSERTION_S)
+                )
             await wire.send_plist({"Status": "Success"})
     finally:
-        device.assertions -= held
+        for timer in list(held):
+            timer.cancel()
+            release(timer)

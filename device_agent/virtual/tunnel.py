@@ -107,14 +107,19 @@ class Tunnel:
     def _route(self, segment: Segment) -> None:
         key = (segment.source_port, segment.target_port)
         connection = self._connections.get(key)
+        if connection is not None and connection.ended.is_set():
+            # We ended it; the client's number may come again.
+            del self._connections[key]
+            connection = None
         if connection is not None:
             if connection.receive(segment):
                 self._start(connection)
             if connection.ended.is_set():
-                self._connections.pop(key, None)
+                del self._connections[key]
         elif segment.flags & TcpFlag.SYN and not segment.flags & TcpFlag.ACK:
             self._open(key, segment)
-        elif not segment.flags & TcpFlag.RST:
+        elif not segment.flags & TcpFlag.RST and (segment.data or segment.flags & TcpFlag.FIN):
+            # A bare acknowledgement of what is over needs no answer.
             self._refuse(segment)
 
     def _open(self, key: tuple[int, int], syn: Segment) -> None:

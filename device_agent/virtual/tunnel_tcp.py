@@ -7,11 +7,13 @@ a client's own stack has dropped for want of room.
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from device_agent.virtual.ip_packets import Segment, TcpFlag
 
 _RECEIVE_WINDOW_BYTES: Final = 1 << 20
+_READ_BUFFER_BYTES: Final = 256 * 1024
+"""Twice as much waits in the reader before the window closes; what was under way by then comes on top."""
 _SCALE: Final = 7
 _MOD: Final = 1 << 32
 _HALF: Final = 1 << 31
@@ -30,7 +32,8 @@ class TcpConnection:
     def __init__(self, syn: Segment, mtu_bytes: int, emit: Emit) -> None:
         self.port = syn.target_port
         self.client_port = syn.source_port
-        self.reader = asyncio.StreamReader(limit=_RECEIVE_WINDOW_BYTES)
+        self.reader = asyncio.StreamReader(limit=_READ_BUFFER_BYTES)
+        self._is_paused = False
         self.ended = asyncio.Event()
         self._emit = emit
         self._segment_bytes = min(syn.max_segment_bytes or _DEFAULT_SEGMENT_BYTES, mtu_bytes - _HEADERS_BYTES)
@@ -59,6 +62,8 @@ class TcpConnection:
             scale=_SCALE if syn.scale is not None else None,
         )
         self._own_scale = _SCALE if syn.scale is not None else 0
+        # It only ever pauses and resumes its transport.
+        self.reader.set_transport(cast("asyncio.Transport", self))
         emit(self._syn_ack)
 
     # ---- what a StreamWriter has
@@ -100,6 +105,18 @@ class TcpConnection:
         if not self.ended.is_set():
             self._send(TcpFlag.RST | TcpFlag.ACK)
             self.die()
+
+    # ---- what the reader asks of its transport
+
+    def pause_reading(self) -> None:
+        """The service is behind: the client is told that there is no room."""
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        """There is room again, and the client is told."""
+        self._is_paused = False
+        if not self.ended.is_set():
+            self._send(TcpFlag.ACK)
 
     # ---- what the tunnel does
 
@@ -195,6 +212,6 @@ class TcpConnection:
         self._pump()
 
     def _send(self, flags: TcpFlag, data: bytes = b"", seq: int | None = None) -> None:
-        window = min(0xFFFF, _RECEIVE_WINDOW_BYTES >> self._own_scale)
+        window = 0 if self._is_paused else min(0xFFFF, _RECEIVE_WINDOW_BYTES >> self._own_scale)
         at = self._next if seq is None else seq
         self._emit(Segment(self.port, self.client_port, at, self._expected, flags, window, data))

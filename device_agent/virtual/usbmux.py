@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from device_agent.virtual.device import VirtualDevice
 from device_agent.virtual.link import PacedWriter
 from device_agent.virtual.pair_records import PairRecords
-from device_agent.virtual.wire import Wire
+from device_agent.virtual.wire import Wire, parse_plist
 
 ConnectionKind = Literal["USB", "Network"]
 _HEADER: Final = struct.Struct("<IIII")
@@ -39,7 +39,7 @@ class MuxResult(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class MuxEntry:
     """One entry of the device list: a number that is never used again."""
 
     number: int
@@ -71,13 +71,13 @@ class Attachment:
 
 
 class Usbmuxd:
-    """Clients, attachments and forwarded connections. Serves until `close`."""
+    """Clients, entries and forwarded connections. Serves until `close`."""
 
     def __init__(self, pair_records: PairRecords) -> None:
         self.pair_records = pair_records
         self.buid = str(uuid.uuid4()).upper()
         self._numbers = itertools.count(1)
-        self._attachments: dict[int, Attachment] = {}
+        self._entries: dict[int, MuxEntry] = {}
         self._listeners: set[asyncio.StreamWriter] = set()
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._forwarded: dict[Wire, int] = {}
@@ -102,33 +102,33 @@ class Usbmuxd:
         """Clients that are connected, whatever they do."""
         return len(self._clients)
 
-    def attachments_of(self, device: VirtualDevice) -> list[Attachment]:
+    def entries_of(self, device: VirtualDevice) -> list[MuxEntry]:
         """The entries of a device; none while it is unplugged."""
-        return [each for each in self._attachments.values() if each.device is device]
+        return [each for each in self._entries.values() if each.device is device]
 
     def forwarded_of(self, device: VirtualDevice) -> int:
         """Open connections into a device."""
-        numbers = {each.number for each in self.attachments_of(device)}
+        numbers = {each.number for each in self.entries_of(device)}
         return sum(1 for number in self._forwarded.values() if number in numbers)
 
-    def attach(self, device: VirtualDevice, kind: ConnectionKind = "USB") -> Attachment:
+    def attach(self, device: VirtualDevice, kind: ConnectionKind = "USB") -> MuxEntry:
         """A new entry with a new number; listeners are told."""
-        attachment = Attachment(next(self._numbers), device, kind)
-        self._attachments[attachment.number] = attachment
-        self._tell(attachment.message())
-        return attachment
+        entry = MuxEntry(next(self._numbers), device, kind)
+        self._entries[entry.number] = entry
+        self._tell(entry.message())
+        return entry
 
-    async def detach(self, attachment: Attachment, *, notice_first: bool = False) -> None:
+    async def detach(self, entry: MuxEntry, *, notice_first: bool = False) -> None:
         """Pulls the cable: connections end at once, what was in flight is lost; listeners are told."""
-        if self._attachments.pop(attachment.number, None) is None:
+        if self._entries.pop(entry.number, None) is None:
             return
-        notice = {"MessageType": "Detached", "DeviceID": attachment.number}
+        notice = {"MessageType": "Detached", "DeviceID": entry.number}
         if notice_first:
             self._tell(notice)
             await asyncio.sleep(_NOTICE_GAP_S)
-            self._abort_forwarded(attachment.number)
+            self._abort_forwarded(entry.number)
         else:
-            self._abort_forwarded(attachment.number)
+            self._abort_forwarded(entry.number)
             await asyncio.sleep(_NOTICE_GAP_S)
             self._tell(notice)
 
@@ -151,7 +151,7 @@ class Usbmuxd:
         try:
             while await self._answer(reader, writer):
                 await writer.drain()
-        except (asyncio.IncompleteReadError, OSError, ValueError):
+        except (asyncio.IncompleteReadError, OSError, ValueError, KeyError, TypeError):
             # The client left, or it speaks something else; usbmuxd ends such a connection too.
             pass
         except asyncio.CancelledError:
@@ -171,15 +171,15 @@ class Usbmuxd:
         if version != _PLIST_VERSION or kind != _PLIST_MESSAGE:
             _write(writer, _result(MuxResult.BAD_VERSION), tag)
             return True
-        request = plistlib.loads(body)
+        request = parse_plist(body)
         name = str(request.get("MessageType"))
         if name == "Connect":
             return await self._connect(request, reader, writer, tag)
         _write(writer, self._reply(name, request), tag)
         if name == "Listen":
             self._listeners.add(writer)
-            for attachment in self._attachments.values():
-                _write(writer, attachment.message(), tag=0)
+            for entry in self._entries.values():
+                _write(writer, entry.message(), tag=0)
         return True
 
     def _reply(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Usbmuxd:
             case "Listen":
                 return _result(MuxResult.OK)
             case "ListDevices":
-                return {"DeviceList": [each.message() for each in self._attachments.values()]}
+                return {"DeviceList": [each.message() for each in self._entries.values()]}
             case "ListListeners":
                 return {"ListenerList": []}
             case "ReadBUID":
@@ -212,11 +212,11 @@ class Usbmuxd:
         writer: asyncio.StreamWriter,
         tag: int,
     ) -> bool:
-        attachment = self._attachments.get(request.get("DeviceID", 0))
-        if attachment is None:
+        entry = self._entries.get(request.get("DeviceID", 0))
+        if entry is None:
             _write(writer, _result(MuxResult.BAD_DEVICE), tag)
             return True
-        device = attachment.device
+        device = entry.device
         port = await device.ports.open(socket.ntohs(int(request.get("PortNumber", 0)) & 0xFFFF))
         if port is None:
             _write(writer, _result(MuxResult.CONNECTION_REFUSED), tag)
@@ -224,7 +224,7 @@ class Usbmuxd:
         wire = Wire(reader, PacedWriter(writer, device.link), device.link, port.label)
         # A client's first TLS bytes must not be read before the port's handler has started TLS.
         wire.hold_reading()
-        self._forwarded[wire] = attachment.number
+        self._forwarded[wire] = entry.number
         try:
             _write(writer, _result(MuxResult.OK), tag)
             await writer.drain()

@@ -19,13 +19,15 @@ def emulator_view(emulator: Emulator) -> EmulatorView:
 
 def _device_view(emulator: Emulator, unit: Unit) -> VirtualDeviceView:
     device, record = unit.device, unit.device.record
-    device.disk.measure()
+    if unit.apps.running:
+        # Apps write without asking; nobody else does.
+        device.disk.measure()
     return VirtualDeviceView(
         udid=record.udid,
         device_name=record.device_name,
         product_type=record.product_type,
         ios_version=record.ios_version,
-        device_ids=tuple(each.number for each in emulator.usbmuxd.attachments_of(device)),
+        device_ids=tuple(each.number for each in emulator.usbmuxd.entries_of(device)),
         boot_id=record.boot_id,
         is_locked=record.is_locked,
         trust=record.trust,

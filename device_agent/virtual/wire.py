@@ -13,6 +13,18 @@ _HANDSHAKE_TIMEOUT_S: Final = 10.0
 _LENGTH: Final = struct.Struct(">I")
 
 
+def parse_plist(data: bytes) -> dict[str, Any]:
+    """A plist dictionary; ValueError for anything else, whatever the parser made of it."""
+    try:
+        message = plistlib.loads(data)
+    except Exception as error:
+        # The parsers below plistlib raise half a dozen classes of their own on foreign bytes.
+        raise ValueError(f"no plist: {type(error).__name__}") from error
+    if not isinstance(message, dict):
+        raise ValueError("a message that is no dictionary")
+    return message
+
+
 class Wire:
     """Reader and paced writer of one connection. `label` says what is spoken on it."""
 
@@ -43,10 +55,7 @@ class Wire:
         (size_bytes,) = _LENGTH.unpack(await self.receive(_LENGTH.size))
         if size_bytes > MAX_PLIST_BYTES:
             raise ValueError(f"a message of {size_bytes} bytes")
-        message = plistlib.loads(await self.receive(size_bytes))
-        if not isinstance(message, dict):
-            raise ValueError("a message that is no dictionary")
-        return message
+        return parse_plist(await self.receive(size_bytes))
 
     async def send(self, data: bytes) -> None:
         """Returns when the bytes have left the device."""

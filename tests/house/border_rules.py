@@ -60,7 +60,7 @@ def strayed_phone_imports(source: Source) -> Iterator[Violation]:
         if name.split(".")[0] == "pymobiledevice3":
             yield source.found(
                 node,
-                "only device_agent/ios_worker and the codecs of device_agent/virtual may import pymobiledevice3",
+                "only the worker and two codecs of the emulator may import pymobiledevice3",
             )
 
 

@@ -13,6 +13,7 @@ from tests.house.repository import PACKAGES, ROOT
 
 ROLES = "Roles meet only in the contract"
 LAYERS = "Controller layers"
+EMULATOR = "The emulator of iPhones and the code that drives real ones know nothing of each other"
 # Rule, the folder into which a module is seeded, what that module imports.
 SEEDED = [
     (ROLES, "runtime/kv", "import device_agent"),
@@ -23,6 +24,8 @@ SEEDED = [
     ("Workloads know the contract only", "workloads", "import fastapi"),
     ("A runtime is told everything and serves nobody", "runtime", "import workloads"),
     ("The device agent never opens a workload and never loads a model", "device_agent", "import torch"),
+    ("Two packages of the device agent speak to iPhones", "device_agent/ios", "import pymobiledevice3.dtx"),
+    (EMULATOR, "device_agent/virtual", "import device_agent.ios_worker"),
     ("The controller needs no phone, no tensor and no figure", "controller", "import plotly"),
     ("The dashboard reads REST, not tables", "dashboard", "import sqlalchemy.orm"),
     ("The client is thin and starts other roles as processes only", "client", "import controller.errors"),
@@ -43,9 +46,11 @@ ALLOWED = [
 
 def _copy(folder: Path) -> Path:
     """The packages' Python files and the configuration, without caches and Swift."""
-    skipped = shutil.ignore_patterns("__pycache__", "ios", "*.json", "*.yaml", "*.gguf")
+    skipped = ["__pycache__", "*.json", "*.yaml", "*.gguf"]
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=skipped)
+        swift = ["ios"] if package == "runtime" else []
+        ignored = shutil.ignore_patterns(*skipped, *swift)
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
 

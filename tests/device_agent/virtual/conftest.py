@@ -7,7 +7,8 @@ import pytest
 from contract.virtual_devices import SOCKET_VARIABLE
 from tests.device_agent.virtual.fleet import Fleet, running, short_folder
 
-VERSIONS = ("16.7", "18.5") * 20 + ("17.2",) * 2 + ("17.5",) * 4 + ("26.1",) * 7 + ("27.0",) * 8
+COUNTS = {"16.7": 36, "17.2": 3, "17.5": 5, "18.5": 28, "26.1": 9, "27.0": 13}
+VERSIONS = [version for version, count in COUNTS.items() for _ in range(count)]
 
 
 @pytest.fixture(scope="session")

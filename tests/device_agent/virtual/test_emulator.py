@@ -82,6 +82,10 @@ def test_apps_end_with_an_emulator_that_is_killed(home: Path, monkeypatch: pytes
         fleet.process.send_signal(signal.SIGKILL)
         fleet.process.wait(DEADLINE_S)
         assert _is_gone(pid)
+    left = (home / "app-sockets").readlink()
+    assert left.is_dir()
+    with running("--ios=16.7", home=home):
+        assert not left.exists(), "the next one tidies up"
 
 
 def test_devices_remember_until_they_are_made_afresh(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +114,10 @@ def test_devices_remember_until_they_are_made_afresh(home: Path, monkeypatch: py
 
 
 def test_a_folder_is_served_by_one_emulator(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(home=home):
+    with running(home=home) as fleet:
         assert run_command(["--home", str(home)]) == 4
+        assert fleet.ask(command="list")["ok"], "the first one goes on"
+        assert fleet.usbmuxd_socket.is_socket()
     assert "run already" in capsys.readouterr().err
 
 
@@ -136,7 +142,7 @@ def test_a_wrong_number_of_devices_is_a_wrong_command_line(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         run_command(["--home", str(home), "--count", "1000"])
-    assert "1 to 64" in capsys.readouterr().err
+    assert "1 to 100" in capsys.readouterr().err
 
 
 def test_a_damaged_record_is_named_with_its_cure(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,22 @@ def test_all_bytes_arrive_in_order_within_the_window(pieces: list[bytes], window
     asyncio.run(scenario())
 
 
+def test_a_service_that_does_not_read_closes_the_window_and_opens_it_again() -> None:
+    async def scenario() -> None:
+        peer = PeerStack(1000)
+        peer.acknowledge()
+        sent = 0
+        while peer.last.window:
+            peer.acknowledge(bytes(50_000))
+            sent += 50_000
+            assert sent < 4 << 20, "it took everything"
+        await peer.connection.reader.readexactly(sent)
+        assert peer.last.window, "the client is told that there is room"
+        peer.connection.die()
+
+    asyncio.run(scenario())
+
+
 def test_what_the_client_sends_twice_is_read_once() -> None:
     async def scenario() -> None:
         peer = PeerStack(1000)

@@ -130,8 +130,9 @@ def test_a_pair_record_cannot_leave_its_folder(fleet: Fleet) -> None:
         struct.pack("<IIII", 1 << 30, 1, 8, 1),
         struct.pack("<IIII", 3, 1, 8, 1),
         struct.pack("<IIII", 20, 1, 8, 1) + b"none",
+        struct.pack("<IIII", 16 + 22, 1, 8, 1) + b"<?xml version='1.0'?><",
     ],
-    ids=["endless", "shorter than its head", "no plist"],
+    ids=["endless", "shorter than its head", "no plist", "half a plist"],
 )
 def test_what_is_no_request_ends_its_connection_and_no_other(fleet: Fleet, sent: bytes) -> None:
     with MuxClient(fleet.usbmuxd_socket) as wrong, MuxClient(fleet.usbmuxd_socket) as right:
