@@ -32,7 +32,7 @@ from device_agent.ios.worker import (
     worker_environment,
     worker_program,
 )
-from device_agent.ios_worker.protocol import Description, Method, Notice, WorkerErrorKind
+from device_agent.ios_worker.protocol import PING, Description, Method, Nothing, Notice, WorkerErrorKind
 from device_agent.settings import AgentSettings
 
 _log = structlog.get_logger(__name__)
@@ -50,8 +50,10 @@ _PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL
 class Attendant:
     """Lives as long as the agent, also while its device is away. All but `report` belongs to the loop."""
 
-    def __init__(self, udid: DeviceId, settings: AgentSettings, shelf: BuildShelf) -> None:
-        """Starts nothing before `run`."""
+    def __init__(
+        self, udid: DeviceId, settings: AgentSettings, shelf: BuildShelf, starts: asyncio.Semaphore
+    ) -> None:
+        """Starts nothing before `run`. starts: how many workers may load their library at once."""
         self.udid = udid
         self.settings = settings
         self.shelf = shelf
@@ -64,6 +66,7 @@ class Attendant:
         self._worker_mux_id: int | None = None
         self._worker: WorkerProcess | None = None
         self._starting = asyncio.Lock()
+        self._starts = starts
         self._backoff = Backoff(settings.retry_first_s, settings.retry_cap_s)
         self._not_before_ns = 0
         self._changed = asyncio.Event()
@@ -237,7 +240,14 @@ class Attendant:
             home / "logs" / f"{self.udid}.log",
         )
         try:
-            return await WorkerProcess.start(command, lambda notice: self.on_notice(notice))
+            async with self._starts:
+                worker = await WorkerProcess.start(command, lambda notice: self.on_notice(notice))
+                # Twenty that load their library at once would all be late.
+                await worker.call(PING, Nothing(), settings.device_call_s)
+            return worker
+        except DeviceFaultError:
+            self._not_before_ns = monotonic_ns() + seconds_ns(self._backoff.next_s())
+            raise
         except OSError as error:
             self._not_before_ns = monotonic_ns() + seconds_ns(self._backoff.next_s())
             raise DeviceFaultError(

@@ -16,7 +16,7 @@ from contract.failures import FailureReason
 from device_agent.attempt_folder import AttemptFolder
 from device_agent.clock import monotonic_ns, seconds_ns
 from device_agent.ios.attendant import Attendant
-from device_agent.ios.classifier import EndKind, Verdict, classify
+from device_agent.ios.classifier import Confidence, EndKind, Verdict, classify
 from device_agent.ios.errors import DeviceFaultError
 from device_agent.ios.evidence import (
     Evidence,
@@ -102,10 +102,12 @@ class Gathering:
         """Within settings.gather_s; at once when the first look is certain."""
         over_ns = monotonic_ns() + seconds_ns(self.device.settings.gather_s)
         while True:
-            over = monotonic_ns() >= over_ns
+            # A device that is away tells nothing more, and what we ended ourselves needs no report.
+            over = monotonic_ns() >= over_ns or not self.device.attached
             evidence = self._evidence(memory, over=over)
             verdict = classify(evidence)
-            if verdict.settled:
+            stopped = verdict.kind is EndKind.STOPPED and verdict.confidence >= Confidence.LIKELY
+            if verdict.settled or stopped:
                 return verdict, evidence
             await self._look((over_ns - monotonic_ns()) / 1e9)
             if classify(self._evidence(memory, over=False)).settled:

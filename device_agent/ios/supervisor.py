@@ -1,6 +1,7 @@
 """All iPhones of this host: follows usbmuxd, gives each device its attendant, and names them to the agent."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class IosFleet:
         self._settings = settings
         self._shelf = BuildShelf(settings.builds_folder)
         self._digests = ModelDigests()
+        self._starts = asyncio.Semaphore(max(2, os.cpu_count() or 1))
         self._attendants: dict[DeviceId, Attendant] = {}
         self._targets: dict[DeviceId, IosTarget] = {}
         self._tasks: dict[DeviceId, asyncio.Task[None]] = {}
@@ -79,7 +81,7 @@ class IosFleet:
 
     def _target(self, udid: DeviceId) -> IosTarget:
         if udid not in self._targets:
-            attendant = Attendant(udid, self._settings, self._shelf)
+            attendant = Attendant(udid, self._settings, self._shelf, self._starts)
             self._attendants[udid] = attendant
             self._targets[udid] = IosTarget(attendant, self._digests)
         return self._targets[udid]

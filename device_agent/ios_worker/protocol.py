@@ -289,6 +289,8 @@ class Method(Generic[Q, A]):
         self.answer = answer
 
 
+PING: Final = Method("ping", Nothing, Nothing)
+"""Touches no device: the answer says that the worker is up."""
 DESCRIBE: Final = Method("describe", Nothing, Description)
 CONDITIONS: Final = Method("conditions", Nothing, Conditions)
 MOUNT_IMAGE: Final = Method("mount_image", Nothing, Nothing)

@@ -58,6 +58,7 @@ class Worker:
     def _table(self, identity: Identity, apps: Apps) -> Mapping[str, tuple[Method[Any, Any], Handler]]:
         files, reports = AppFiles(self._session), CrashReports(self._session)
         rows: list[tuple[Method[Any, Any], Handler]] = [
+            (protocol.PING, _pong),
             (protocol.DESCRIBE, identity.describe),
             (protocol.CONDITIONS, identity.conditions),
             (protocol.MOUNT_IMAGE, apps.mount_image),
@@ -130,6 +131,10 @@ class Worker:
 
     def _send(self, message: ContractModel) -> None:
         self._write(message.model_dump_json().encode())
+
+
+async def _pong(nothing: Nothing, progress: Progress) -> Nothing:
+    return nothing
 
 
 async def serve(udid: str, images: Path, lines_in: int, lines_out: int) -> None:
