@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class SchedulerConfig:
     """Limits of a step. ValueError where they contradict each other.
 
-    prefill_tokens: prompt tokens in a step that also decodes, at most: fewer where durations are observed.
+    prefill_tokens: prompt tokens beside decodes that have a pace; fewer where durations are observed.
     stretch_aim: a step with prefill may take so many times a step of the same decodes without (pace.py).
     stretch_bound: the same where the aim cannot be met whatever the chunk.
-    idle_prefill_tokens: the same in a step without decodes: this bounds activation memory.
+    idle_prefill_tokens: the same in a step without such decodes: this bounds activation memory.
     high_watermark_blocks: nobody joins others unless this many stay available for its whole prompt.
     low_watermark_blocks: growth that would leave fewer preempts the lowest priority, newest first.
     aging_steps: steps without a row that raise a priority by one.
@@ -25,7 +25,7 @@ class SchedulerConfig:
     aging_steps: int = 64
     follow_tokens: int = 32
     stretch_aim: float = 2.0
-    stretch_bound: float = 3.5
+    stretch_bound: float = 3.0
 
     def __post_init__(self) -> None:
         """Checks each limit and the order of the watermarks."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from runtime.schedule.config import SchedulerConfig
 
-MIN_TOKENS: Final = 16
+MIN_TOKENS: Final = 4
 """Fewer than this are never asked for: a prompt must come to its end."""
 MEASURE_AGAIN_STEPS: Final = 64
 """After so many steps with prefill, one step decodes alone, to be measured."""

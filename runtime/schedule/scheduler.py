@@ -84,9 +84,7 @@ class Scheduler:
         plan = _Plan()
         self._lend_priorities()
         self._plan_decodes(plan)
-        decodes = len(plan.decode)
-        limit = self._pace.tokens_beside(decodes) if decodes else self.config.idle_prefill_tokens
-        self._plan_prefills(plan, limit)
+        self._plan_prefills(plan, self._prefill_limit_tokens(plan))
         for sequence in (*self._waiting.values(), *self._running.values()):
             sequence.waited_steps += sequence.id not in plan.planned
         batch = Batch(
@@ -170,6 +168,12 @@ class Scheduler:
         for sequence in self._by_precedence(self._running.values()):
             if sequence.status is Status.DECODE and self._grant(sequence, 1, plan):
                 plan.decode.append(self._row(sequence, 1, plan))
+
+    def _prefill_limit_tokens(self, plan: _Plan) -> int:
+        """The whole chunk while nobody has a pace to lose: a first token alone, or a fan-out behind it."""
+        if all(self._running[row.sequence].output_tokens == 1 for row in plan.decode):
+            return self.config.idle_prefill_tokens
+        return self._pace.tokens_beside(len(plan.decode))
 
     def _plan_prefills(self, plan: _Plan, limit_tokens: int) -> None:
         """Running and waiting prompts share the step's tokens in one order; none overtakes for memory."""

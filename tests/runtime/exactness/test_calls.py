@@ -13,7 +13,7 @@ The invariants of the KV design, each asserted after every step (in WatchedArm.c
 10. Tokens computed <= tokens submitted - hits, recomputation after a preemption aside.
 11. Greedy tokens are those of the agent alone in the serial arm (teardown).
 12. Everybody ends within a bound (teardown).
-13. A step that decodes computes at most the chunk beside it; no decode waits while memory lasts (step).
+13. Beside decodes that have a pace at most the chunk is computed; no decode waits while memory lasts (step).
 14. The pool never holds more than its budget.
 15. A preempted call goes on with the same tokens (teardown: they are not told apart).
 16. Another salt shares nothing (tests/runtime/kv/test_prefix_cache.py).
@@ -30,6 +30,7 @@ from contract.failures import FailureReason
 from runtime.engine.arm import CallBroke, CallDone, StepRan
 from runtime.errors import PoolTooSmallError
 from runtime.schedule.config import SchedulerConfig
+from runtime.schedule.pace import MIN_TOKENS
 from runtime.schedule.sequence import Status
 from tests.runtime.exactness.small_models import FAMILIES, POISON_ID, tiers
 from tests.runtime.exactness.watched_arm import Arrangement, WatchedArm
@@ -38,11 +39,11 @@ CHOICE = st.integers(0, 99)
 # Beginnings that many prompts share, to the token and in the middle of blocks, and ends that few do.
 BEGINNINGS = st.sampled_from([[], [0, 1, 2], [0, 1, 2, 3, 4, 0, 1], [4] * 9, [0, 1, 2, 3, 1, 1, 1, 1, 1]])
 ENDS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
-# Chunks of at most 16 tokens: below that the scheduler's pace depends on no clock.
+# Chunks of at most 4 tokens beside decodes: with these the scheduler's pace depends on no clock.
 CONFIGS = st.builds(
     SchedulerConfig,
     max_batch=st.integers(1, 4),
-    prefill_tokens=st.integers(1, 6),
+    prefill_tokens=st.integers(1, MIN_TOKENS),
     idle_prefill_tokens=st.integers(1, 16),
     high_watermark_blocks=st.integers(1, 3),
     low_watermark_blocks=st.integers(0, 1),
@@ -102,12 +103,14 @@ class AgentsOnAModel(RuleBasedStateMachine):
         for _ in range(steps):
             if not self.arm.arm.has_work:
                 return
-            decoding = {s.spec.agent for s in self.arm.scheduler.running if s.status is Status.DECODE}
+            decoders = [s for s in self.arm.scheduler.running if s.status is Status.DECODE]
+            decoding = {s.spec.agent for s in decoders}
+            paced = {s.spec.agent for s in decoders if s.output_tokens > 1}
             is_roomy = self.arm.pool.available >= 8
             facts = self.arm.step()
             assert facts, "a step in which nothing happened"
             for ran in (fact for fact in facts if isinstance(fact, StepRan)):
-                if ran.decode:
+                if paced & {key.agent for key, _ in ran.decode}:
                     beside = sum(tokens for _, tokens in ran.prefill)
                     assert beside <= self.arm.config.prefill_tokens
                 if is_roomy:

@@ -16,6 +16,7 @@ from runtime.schedule.config import SchedulerConfig
 from runtime.schedule.pace import MEASURE_AGAIN_STEPS, MIN_TOKENS, PrefillPace
 from runtime.schedule.scheduler import Scheduler
 from runtime.schedule.sequence import CallSpec, Sequence, Status
+from tests.runtime.schedule.shadow_engine import Ask, ShadowEngine
 
 MS = 1_000_000
 
@@ -193,8 +194,18 @@ def test_a_slow_first_step_does_not_excuse_slow_ones() -> None:
 
 
 def test_a_configured_chunk_below_the_least_is_never_exceeded() -> None:
-    pace = PrefillPace(SchedulerConfig(prefill_tokens=5))
+    pace = PrefillPace(SchedulerConfig(prefill_tokens=3))
     pace.observe(1, 0, 10 * MS)
-    assert pace.tokens_beside(1) == 5
-    pace.observe(1, 5, 1000 * MS)
-    assert pace.tokens_beside(1) == 5
+    assert pace.tokens_beside(1) == 3
+    pace.observe(1, 3, 1000 * MS)
+    assert pace.tokens_beside(1) == 3
+
+
+def test_behind_a_first_token_the_own_parts_of_all_who_waited_are_computed_at_once() -> None:
+    """Nobody has a pace to lose yet, and the last agent's first token is what they wait for."""
+    engine = ShadowEngine(128, 4, SchedulerConfig(prefill_tokens=2, idle_prefill_tokens=64))
+    prefix = list(range(1000, 1042))
+    for number in range(4):
+        engine.submit(Ask([*prefix, *range(10 * number, 10 * number + 9)], 8))
+    engine.step()
+    assert [len(row.tokens) for row in engine.step().rows] == [1, 9, 9, 9]

@@ -47,6 +47,7 @@ def test_all_decodes_of_a_step_are_in_one_batch_before_any_prefill() -> None:
     engine.submit(Ask(range(8), 20))
     engine.submit(Ask(range(50, 58), 20))
     engine.step()
+    engine.step()
     engine.submit(Ask(range(100, 120)))
     batch = engine.step()
     assert [len(row.tokens) for row in batch.rows] == [1, 1, 4]
@@ -64,12 +65,13 @@ def test_a_long_prompt_never_delays_a_decode_beyond_the_chunk() -> None:
     engine = engine_of(prefill_tokens=5)
     decoding = engine.submit(Ask(range(4), 30))
     engine.step()
+    engine.step()
     long_prompt = engine.submit(Ask(range(100, 200)))
     while long_prompt.status is not Status.DECODE:
         batch = engine.step()
         assert batch.prefill_tokens <= 5
         assert [row.sequence for row in batch.decode] == [decoding.id]
-    assert len(engine.batches) == 1 + 20
+    assert len(engine.batches) == 2 + 20
 
 
 def test_logits_are_asked_for_the_last_prompt_token_only() -> None:
@@ -258,6 +260,7 @@ def test_growth_below_the_low_watermark_preempts_the_lowest_though_blocks_are_le
 def test_a_prompt_that_finds_no_room_waits_for_decodes_that_are_planned_and_preempts_later_ones() -> None:
     engine = engine_of(capacity=6, prefill_tokens=1, **FREE_WATERMARKS)
     low = engine.submit(Ask(range(4), 18))
+    engine.step()
     engine.step()
     high = engine.submit(Ask(range(100, 116), 1, priority=1))
     done(engine, high, low)
