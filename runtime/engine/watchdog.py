@@ -89,7 +89,7 @@ class Watchdog:
         return CancelledError("the device agent asked for it") if self._cancelled else None
 
     def _take(self, lease: LeaseFile) -> None:
-        """A lease from another machine says how long, not until when: that counts from the first look at it."""
+        """A lease from another machine says how long, not until when: counted from the first look at it."""
         if lease.ttl_s is None:
             self._deadline_ns = lease.deadline_mono_ns
         elif lease.renewal != self._renewal:
