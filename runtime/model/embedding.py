@@ -27,18 +27,18 @@ class DenseEmbedding:
     """A float table of any precision; widening a row is exact, so the table keeps its own dtype."""
 
     def __init__(self, table: Tensor, placement: Placement = ON_CPU) -> None:
-        self._table = table
+        self.table = table
         self._placement = placement
 
     @property
     def table_bytes(self) -> int:
-        return self._table.nbytes
+        return self.table.nbytes
 
     def rows(self, token_ids: Tensor) -> Tensor:
-        return self._table.index_select(0, token_ids).to(self._placement.dtype)
+        return self.table.index_select(0, token_ids).to(self._placement.dtype)
 
     def to(self, placement: Placement) -> "DenseEmbedding":
-        return DenseEmbedding(self._table.to(placement.device), placement)
+        return DenseEmbedding(self.table.to(placement.device), placement)
 
 
 class TiedEmbedding:
@@ -77,5 +77,9 @@ class QuantisedEmbedding:
         packed = self._packed_rows[token_ids.cpu().numpy()]
         return self._placement.put(torch.from_numpy(gguf.quants.dequantize(packed, self._kind)))
 
-    def to(self, placement: Placement) -> "QuantisedEmbedding":
+    def to(self, placement: Placement) -> Embedding:
+        if placement.device.type != "cpu":
+            # Rows would be dequantised here and copied there at every step, with a wait for each.
+            whole = torch.from_numpy(gguf.quants.dequantize(self._packed_rows, self._kind))
+            return DenseEmbedding(placement.put(whole), placement)
         return QuantisedEmbedding(self._packed_rows, self._kind, placement)

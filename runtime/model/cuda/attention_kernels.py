@@ -1,0 +1,296 @@
+"""Attention over block tables: decode by work items (cascade), prefill by query tiles; rotary, KV write, merge.
+
+Constexprs (capitals) are the shapes of the model, of the tile and of the plan (see `plan.PlanLayout`).
+Exponentials are powers of two: scores carry the factor log2(e).
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from runtime.model.cuda.linear_kernels import prefetch
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def embed(
+    table, wavelengths, plan, norm, x, scaled, squares, rotations, ROWS: tl.constexpr, HIDDEN: tl.constexpr,
+    HEAD_DIM: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """x[row] = table[token] and what the first norm needs; rotations[row] = cos and sin of its position.
+
+    rotations [rows, 2, head_dim / 2] float32; squares: row r's sum of squares at place r.
+    """
+    row = tl.program_id(0)
+    token = tl.load(plan + 2 + row).to(tl.int64)
+    places = tl.arange(0, BLOCK_H)
+    inside = places < HIDDEN
+    values = tl.load(table + token * HIDDEN + places, mask=inside, other=0.0).to(x.dtype.element_ty)
+    wide = values.to(tl.float32)
+    scale = tl.load(norm + places, mask=inside, other=0.0).to(tl.float32)
+    tl.store(x + row * HIDDEN + places, values, mask=inside)
+    tl.store(scaled + row * HIDDEN + places, (wide * scale).to(scaled.dtype.element_ty), mask=inside)
+    tl.store(squares + row, tl.sum(wide * wide, axis=0))
+    half: tl.constexpr = HEAD_DIM // 2
+    dims = tl.arange(0, BLOCK_D // 2)
+    is_dim = dims < half
+    angles = tl.load(plan + 2 + ROWS + row).to(tl.float32) * tl.load(
+        wavelengths + dims, mask=is_dim, other=0.0
+    )
+    tl.store(rotations + row * HEAD_DIM + dims, tl.cos(angles), mask=is_dim)
+    tl.store(rotations + row * HEAD_DIM + half + dims, tl.sin(angles), mask=is_dim)
+
+
+@triton.jit
+def rotated_heads(
+    qkv, rotations, head_norms, rows, heads, is_head, eps, WIDTH: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, HAS_NORMS: tl.constexpr,
+):  # fmt: skip
+    """Both halves, [M, BLOCK_D / 2] float32 each, of head `heads[m]` of row `rows[m]`, at its position.
+
+    Normalised where the model does. Halves, because rotary positions turn one half against the other.
+    """
+    half: tl.constexpr = HEAD_DIM // 2
+    dims = tl.arange(0, BLOCK_D // 2)[None, :]
+    inside = is_head[:, None] & (dims < half)
+    places = qkv + (rows * WIDTH + heads * HEAD_DIM)[:, None] + dims
+    low = tl.load(places, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(places + half, mask=inside, other=0.0).to(tl.float32)
+    if HAS_NORMS:
+        squares = tl.sum(low * low, axis=1) + tl.sum(high * high, axis=1)
+        factor = tl.rsqrt(squares / HEAD_DIM + eps)[:, None]
+        norms = head_norms + (heads * HEAD_DIM)[:, None] + dims
+        low = low * factor * tl.load(norms, mask=inside, other=0.0).to(tl.float32)
+        high = high * factor * tl.load(norms + half, mask=inside, other=0.0).to(tl.float32)
+    turns = rotations + (rows * HEAD_DIM)[:, None] + dims
+    cosines = tl.load(turns, mask=inside, other=0.0)
+    sines = tl.load(turns + half, mask=inside, other=0.0)
+    return low * cosines - high * sines, high * cosines + low * sines
+
+
+@triton.jit
+def kv_places(base, table, positions, kv_head, block_tokens, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """Where K of these positions begins; V is KV_HEADS * HEAD_DIM further."""
+    blocks = tl.load(table + positions // block_tokens).to(tl.int64)
+    slots = blocks * block_tokens + positions % block_tokens
+    return base + slots * (2 * KV_HEADS * HEAD_DIM) + kv_head * HEAD_DIM
+
+
+@triton.jit
+def attend_keys(
+    low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, limits,
+    KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+    IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Goes on with a softmax over keys [first, stop); causal: row m sees positions up to limits[m].
+
+    low, high: the halves of the queries, [M, BLOCK_D / 2], in the precision of the keys.
+    """
+    half: tl.constexpr = HEAD_DIM // 2
+    dims, halves = tl.arange(0, BLOCK_D)[None, :], tl.arange(0, BLOCK_D // 2)[None, :]
+    for start in range(first, stop, BLOCK_S):
+        positions = start + tl.arange(0, BLOCK_S)
+        # Beyond the end the last key is read again and hidden: the table may end there.
+        held = tl.minimum(positions, stop - 1)
+        places = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
+        low_keys = tl.load(places + halves, mask=halves < half, other=0.0)
+        high_keys = tl.load(places + half + halves, mask=halves < half, other=0.0)
+        values = tl.load(places + KV_HEADS * HEAD_DIM + dims, mask=dims < HEAD_DIM, other=0.0)
+        scores = tl.dot(low, tl.trans(low_keys), input_precision="ieee")
+        scores = tl.dot(high, tl.trans(high_keys), scores, input_precision="ieee")
+        visible = (positions < stop)[None, :]
+        if IS_CAUSAL:
+            visible = visible & (positions[None, :] <= limits[:, None])
+        scores = tl.where(visible, scores, float("-inf"))
+        # Finite even where a row sees nothing yet: -inf minus -inf would be NaN.
+        higher = tl.maximum(tl.maximum(best, tl.max(scores, axis=1)), -1e30)
+        shares = tl.exp2(scores - higher[:, None])
+        fading = tl.exp2(best - higher)
+        weight = weight * fading + tl.sum(shares, axis=1)
+        out = tl.dot(shares.to(values.dtype), values, out * fading[:, None], input_precision="ieee")
+        best = higher
+    return best, weight, out
+
+
+@triton.jit
+def write_newest(
+    qkv, rotations, head_norms, base, table, row, position, kv_head, block_tokens, eps, HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_NORMS: tl.constexpr,
+):  # fmt: skip
+    """Stores K and V of a row's own token in its slot; returns both halves of K and V, as they are stored."""
+    width: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+    half: tl.constexpr = HEAD_DIM // 2
+    dims, halves = tl.arange(0, BLOCK_D)[None, :], tl.arange(0, BLOCK_D // 2)[None, :]
+    one = tl.zeros((1,), tl.int32)
+    low, high = rotated_heads(
+        qkv, rotations, head_norms, one + row, one + HEADS + kv_head, one == 0, eps, width, HEAD_DIM, BLOCK_D,
+        HAS_NORMS,
+    )  # fmt: skip
+    low, high = low.to(qkv.dtype.element_ty), high.to(qkv.dtype.element_ty)
+    value_at = qkv + row * width + (HEADS + KV_HEADS + kv_head) * HEAD_DIM + dims
+    value = tl.load(value_at, mask=dims < HEAD_DIM, other=0.0)
+    places = kv_places(base, table, one + position, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
+    tl.store(places + halves, low, mask=halves < half)
+    tl.store(places + half + halves, high, mask=halves < half)
+    tl.store(places + KV_HEADS * HEAD_DIM + dims, value, mask=dims < HEAD_DIM)
+    return low, high, value
+
+
+@triton.jit(do_not_specialize=["layer"])
+def attend_items(
+    qkv, rotations, head_norms, bases, plan, partial_out, partial_lse, ahead, layer, eps, scale,
+    ROWS: tl.constexpr, TABLES_AT: tl.constexpr, TABLE_BLOCKS: tl.constexpr, ITEMS_AT: tl.constexpr,
+    ROWS_PER_ITEM: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, HAS_NORMS: tl.constexpr,
+    AHEAD_LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr, STARTS_EARLY: tl.constexpr,
+):  # fmt: skip
+    """Each work item: queries of its rows over its keys, one KV head; the item with a row's end writes its KV.
+
+    The newest token's key is taken from qkv, not from its slot, so no program reads what another one writes.
+    Grid [items that the plan may have, KV_HEADS]; partial_out [items, KV_HEADS, BLOCK_M, head_dim] float32,
+    partial_lse without the last axis. Programs without an item ask L2 for weights (`ahead`): attention hardly
+    uses the memory's bandwidth, the products after it use nothing else.
+    """
+    item, kv_head = tl.program_id(0), tl.program_id(1)
+    items = tl.load(plan)
+    if item >= items:
+        if STARTS_EARLY:
+            spare = (item - items) * KV_HEADS + kv_head
+            spares = (tl.num_programs(0) - items) * KV_HEADS
+            for start in range(spare * 256, AHEAD_LINES, spares * 256):
+                prefetch(
+                    ahead + (start + tl.arange(0, 256)) * (1024 // qkv.dtype.element_ty.primitive_bitwidth)
+                )
+        return
+    group: tl.constexpr = HEADS // KV_HEADS
+    width: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+    lines, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    # In steps of 16 bytes from an argument: a plain address would be read two bytes at a time.
+    base = qkv + tl.load(bases + layer) * (128 // qkv.dtype.element_ty.primitive_bitwidth)
+    block_tokens = tl.load(plan + 1)
+    entry = plan + ITEMS_AT + item * (4 + ROWS_PER_ITEM)
+    first_row, first, has_newest = tl.load(entry + 4), tl.load(entry + 1), tl.load(entry + 3)
+    table = plan + TABLES_AT + first_row * TABLE_BLOCKS
+    position = tl.load(plan + 2 + ROWS + first_row)
+    stop = tl.minimum(tl.load(entry + 2), position)
+    is_line = lines < tl.load(entry) * group
+    rows = tl.load(entry + 4 + lines // group, mask=is_line, other=0)
+    if STARTS_EARLY:
+        if RELEASES_FIRST:
+            gdc_launch_dependents()
+        # Plan and old keys are older than this step: only qkv has to be waited for.
+        held = tl.minimum(first + tl.arange(0, BLOCK_S), tl.maximum(stop - 1, 0))
+        keys = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
+        keys += tl.arange(0, BLOCK_D // 32)[None, :] * 32
+        prefetch(keys)
+        prefetch(keys + KV_HEADS * HEAD_DIM)
+        gdc_wait()
+        if not RELEASES_FIRST:
+            gdc_launch_dependents()
+    low, high = rotated_heads(
+        qkv, rotations, head_norms, rows, kv_head * group + lines % group, is_line, eps, width, HEAD_DIM,
+        BLOCK_D, HAS_NORMS,
+    )  # fmt: skip
+    low = (low * (scale * LOG2_E)).to(qkv.dtype.element_ty)
+    high = (high * (scale * LOG2_E)).to(qkv.dtype.element_ty)
+    best = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    weight = tl.zeros((BLOCK_M,), tl.float32)
+    out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    if has_newest == 1:
+        low_key, high_key, value = write_newest(
+            qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps, HEADS,
+            KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
+        )  # fmt: skip
+        best = tl.sum(low.to(tl.float32) * low_key.to(tl.float32), axis=1)
+        best += tl.sum(high.to(tl.float32) * high_key.to(tl.float32), axis=1)
+        weight = weight + 1.0
+        out = out + value.to(tl.float32)
+    best, weight, out = attend_keys(
+        low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, lines, KV_HEADS,
+        HEAD_DIM, BLOCK_D, BLOCK_S, False,
+    )  # fmt: skip
+    places = (item * KV_HEADS + kv_head) * BLOCK_M + lines
+    tl.store(partial_lse + places, best + tl.log2(weight), mask=is_line)
+    inside = is_line[:, None] & (dims < HEAD_DIM)[None, :]
+    tl.store(partial_out + places[:, None] * HEAD_DIM + dims[None, :], out / weight[:, None], mask=inside)
+
+
+@triton.jit
+def merge_items(
+    plan, partial_out, partial_lse, attended, COUNTS_AT: tl.constexpr, PARTS_AT: tl.constexpr,
+    PARTS: tl.constexpr, ROWS_PER_ITEM: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr,
+    RELEASES_FIRST: tl.constexpr, STARTS_EARLY: tl.constexpr,
+):  # fmt: skip
+    """attended [rows, HEADS * head_dim]: each row's partials weighed by their log-sum-exps. Grid [rows, HEADS]."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    group: tl.constexpr = HEADS // KV_HEADS
+    dims = tl.arange(0, BLOCK_D)
+    count = tl.load(plan + COUNTS_AT + row)
+    numbers = tl.arange(0, BLOCK_P)
+    entries = tl.load(plan + PARTS_AT + row * PARTS + numbers, mask=numbers < count, other=0)
+    if STARTS_EARLY:
+        if RELEASES_FIRST:
+            gdc_launch_dependents()
+        gdc_wait()
+        if not RELEASES_FIRST:
+            gdc_launch_dependents()
+    best = tl.full((1,), -1e30, tl.float32)
+    weight = tl.zeros((1,), tl.float32)
+    out = tl.zeros((BLOCK_D,), tl.float32)
+    for start in range(0, count, BLOCK_P):
+        is_part = start + numbers < count
+        lines = entries % ROWS_PER_ITEM * group + head % group
+        places = (entries // ROWS_PER_ITEM * KV_HEADS + head // group) * BLOCK_M + lines
+        logs = tl.load(partial_lse + places, mask=is_part, other=float("-inf"))
+        inside = is_part[:, None] & (dims < HEAD_DIM)[None, :]
+        values = tl.load(partial_out + places[:, None] * HEAD_DIM + dims[None, :], mask=inside, other=0.0)
+        following = start + BLOCK_P + numbers
+        entries = tl.load(plan + PARTS_AT + row * PARTS + following, mask=following < count, other=0)
+        higher = tl.maximum(best, tl.max(logs, axis=0))
+        shares = tl.exp2(logs - higher)
+        fading = tl.exp2(best - higher)
+        weight = weight * fading + tl.sum(shares, axis=0)
+        out = out * fading + tl.sum(values * shares[:, None], axis=0)
+        best = higher
+    merged = tl.where(count > 0, out / tl.maximum(weight, 1e-30), 0.0)
+    place = attended + (row * HEADS + head) * HEAD_DIM + dims
+    tl.store(place, merged.to(attended.dtype.element_ty), mask=dims < HEAD_DIM)
+
+
+@triton.jit(do_not_specialize=["table_blocks", "block_tokens"])
+def attend_tiles(
+    q, kv_rows, tiles, tables, out, q_stride, scale, block_tokens, table_blocks, HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """Causal attention of a ragged batch whose KV is in place. Grid [tiles, KV_HEADS].
+
+    q [T, HEADS, head_dim] with rows q_stride apart; tiles [., 4] int32: first row, rows, position of the
+    first row, block table. out [T, HEADS * head_dim].
+    """
+    tile, kv_head = tiles + tl.program_id(0) * 4, tl.program_id(1)
+    first_row, count, position = tl.load(tile), tl.load(tile + 1), tl.load(tile + 2)
+    group: tl.constexpr = HEADS // KV_HEADS
+    lines, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    steps = lines // group
+    heads = kv_head * group + lines % group
+    half: tl.constexpr = HEAD_DIM // 2
+    halves = tl.arange(0, BLOCK_D // 2)[None, :]
+    q_at = q + (first_row + steps)[:, None] * q_stride + heads[:, None] * HEAD_DIM + halves
+    in_half = (steps < count)[:, None] & (halves < half)
+    low = tl.load(q_at, mask=in_half, other=0.0).to(tl.float32) * (scale * LOG2_E)
+    high = tl.load(q_at + half, mask=in_half, other=0.0).to(tl.float32) * (scale * LOG2_E)
+    best, weight, total = attend_keys(
+        low.to(q.dtype.element_ty),
+        high.to(q.dtype.element_ty),
+        tl.full((BLOCK_M,), float("-inf"), tl.float32),
+        tl.zeros((BLOCK_M,), tl.float32),
+        tl.zeros((BLOCK_M, BLOCK_D), tl.float32),
+        kv_rows, tables + tl.load(tile + 3) * table_blocks, 0, position + count, kv_head, block_tokens,
+        position + steps, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S, True,
+    )  # fmt: skip
+    inside = (steps < count)[:, None] & (dims < HEAD_DIM)[None, :]
+    out_at = out + ((first_row + steps) * HEADS + heads)[:, None] * HEAD_DIM + dims[None, :]
+    tl.store(out_at, (total / weight[:, None]).to(out.dtype.element_ty), mask=inside)
