@@ -100,7 +100,9 @@ def test_an_exit_seen_in_an_earlier_life_is_remembered(folder: AttemptFolder, sp
     assert [e.exit_code for e in exits] == [7]
 
 
-def test_what_the_device_tells_of_a_kill_is_an_event_and_the_reason(folder: AttemptFolder, spool: Spool) -> None:
+def test_what_the_device_tells_of_a_kill_is_an_event_and_the_reason(
+    folder: AttemptFolder, spool: Spool
+) -> None:
     conclude_attempt(folder, spool, finding(Ended(ExitStatus(None, 9), memory_kill=True)))
     (killed,) = spool.events(A, "jetsam_killed")
     assert isinstance(killed, JetsamKilled)
