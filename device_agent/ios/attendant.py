@@ -69,6 +69,7 @@ class Attendant:
         self._starts = starts
         self._backoff = Backoff(settings.retry_first_s, settings.retry_cap_s)
         self._not_before_ns = 0
+        self._start_error: DeviceFaultError | None = None
         self._changed = asyncio.Event()
         self._look: Look | None = None
         self._record_path = settings.agent_home / "ios" / "devices" / f"{udid}.json"
@@ -223,6 +224,8 @@ class Attendant:
                 # It was plugged anew: whatever this worker holds open leads nowhere.
                 await self._worker.kill()
             wait_s = (self._not_before_ns - monotonic_ns()) / 1e9
+            if wait_s > 0 and self._start_error is not None:
+                raise self._start_error
             if wait_s > 0:
                 raise DeviceFaultError(
                     WorkerErrorKind.STALLED, f"its worker keeps ending; the next try is in {wait_s:.1f} s"
@@ -245,8 +248,10 @@ class Attendant:
                 # Twenty that load their library at once would all be late.
                 await worker.call(PING, Nothing(), settings.device_call_s)
             return worker
-        except DeviceFaultError:
+        except DeviceFaultError as error:
             self._not_before_ns = monotonic_ns() + seconds_ns(self._backoff.next_s())
+            # Its advice stays until the next try: nothing else would help.
+            self._start_error = error if error.fault_kind is WorkerErrorKind.LIBRARY_MISSING else None
             raise
         except OSError as error:
             self._not_before_ns = monotonic_ns() + seconds_ns(self._backoff.next_s())

@@ -84,6 +84,7 @@ class AppRun:
         self._reattached_s: float | None = None
         self._sent_signal: int | None = None
         self._abort: FailureReason | None = None
+        self._abort_ns = 0
 
     @property
     def pid(self) -> int:
@@ -247,12 +248,16 @@ class AppRun:
 
     def _judge_conditions(self) -> None:
         """A device that is about to shut down, or is too hot to work, is not used up to the end."""
-        found = self._sightings.conditions
-        if found is None or self._abort is not None:
+        found, settings = self._sightings.conditions, self._device.settings
+        if self._abort is not None:
+            if monotonic_ns() - self._abort_ns > seconds_ns(settings.terminate_grace_s):
+                self._wish_signal(signal.SIGKILL)
             return
-        reason = abort_reason(reading_of(found, monotonic_ns() / 1e9), self._device.settings.start_policy)
+        if found is None:
+            return
+        reason = abort_reason(reading_of(found, monotonic_ns() / 1e9), settings.start_policy)
         if reason is not None:
-            self._abort = reason
+            self._abort, self._abort_ns = reason, monotonic_ns()
             _log.warning("run_is_aborted", attempt_id=self._folder.attempt_id, reason=reason)
             self._wish_signal(signal.SIGTERM)
 

@@ -8,6 +8,7 @@ import pytest
 
 from contract.events.envelope import Stream
 from contract.failures import FAILURES, FailureReason
+from tests.fakes.agent_process import wait_until_dead
 from tests.fakes.device_lanes import Cell, Played, play
 from tests.fakes.device_rig import DeviceRig, device_rig
 
@@ -157,6 +158,33 @@ def test_a_device_that_cannot_be_used_says_why_and_comes_back(rig: DeviceRig, na
     rig.wait_for_report(udid, ready=True)
 
 
+def test_trust_is_asked_for_once_and_a_denial_waits_for_a_replugging(rig: DeviceRig) -> None:
+    udid = rig.devices.udids[1]
+    rig.wait_for_report(udid, ready=True)
+    rig.devices.fault(udid, "untrust")
+    rig.devices.fault(udid, "detach")
+    rig.devices.fault(udid, "attach")
+    rig.wait_for_report(udid, ready=False, reason="tap Trust")
+    rig.devices.fault(udid, "trust", answer="deny")
+    rig.wait_for_report(udid, ready=False, reason="Don't Trust was tapped")
+    rig.devices.fault(udid, "trust", answer="accept")
+    rig.devices.fault(udid, "detach")
+    rig.devices.fault(udid, "attach")
+    rig.wait_for_report(udid, ready=True)
+
+
+def test_a_device_that_never_answers_delays_no_other(rig: DeviceRig) -> None:
+    sick, healthy = rig.devices.udids[:2]
+    rig.wait_for_report(healthy, ready=True)
+    rig.devices.fault(sick, "stall")
+    rig.wait_for_report(sick, ready=False, reason="transport_lost")
+    attempt = rig.attempt(rig.submit(healthy))
+    assert attempt.result is not None
+    assert attempt.result.outcome == "succeeded"
+    rig.heal(sick)
+    rig.wait_for_report(sick, ready=True)
+
+
 def test_a_worker_that_is_killed_costs_an_attempt_nothing(rig: DeviceRig) -> None:
     udid = rig.devices.udids[0]
     rig.wait_for_report(udid, ready=True)
@@ -176,7 +204,10 @@ def test_a_restarted_agent_goes_on_with_the_app_that_runs(rig: DeviceRig) -> Non
     spec = rig.submit(udid, tokens=400)
     rig.devices.wait_until(udid, lambda view: view.counters.apps == 1)
     rig.controller.wait(lambda: "running" in rig.controller.attempts[spec.attempt_id].phases)
+    workers = rig.worker_pids()
     rig.agent.kill()
+    for pid in workers:
+        wait_until_dead(pid)
     rig.agent.start()
     attempt = rig.attempt(spec)
     assert attempt.result is not None
