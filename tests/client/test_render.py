@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from client.figures_as_text import interval, less_time, number, printable, spread
 from client.render import HEADLINE_METRICS, report_view
-from client.render_lists import device_view, graphs_view, runs_table, workload_view
+from client.render_lists import device_view, graphs_view, reason_text, runs_table, workload_view
 from contract.rest import RunReport, Spread, WorkloadRequest
 from contract.states import JobOutcome
 from tests.client.conftest import AddRun
@@ -110,3 +110,8 @@ def test_less_and_more_time_are_never_mixed_up() -> None:
 @given(st.text())
 def test_printable_text_has_no_control_characters(text: str) -> None:
     assert all(char.isprintable() or char in "\n\t" for char in printable(text))
+
+
+def test_a_reason_of_the_registry_says_what_to_do_and_a_sentence_stays_as_it_is() -> None:
+    assert reason_text("battery_low") == "battery_low: charge the device"
+    assert reason_text("trusted: unlock the iPhone, tap Trust") == "trusted: unlock the iPhone, tap Trust"
