@@ -63,6 +63,7 @@ def prepare(peer: str, cache: Path, tell: Tell) -> Environment:
     if peer == "llama_cpp":
         build = _llama_build(place, python, tell)
         variables["LLAMA_CPP_BUILD"] = str(build)
+        variables["LD_LIBRARY_PATH"] = str(build / "bin")
         # The binding without its own copy of the libraries.
         variables["PYTHONPATH"] += os.pathsep + str(place / "sources" / _LLAMA)
     return Environment(folder, python, variables)

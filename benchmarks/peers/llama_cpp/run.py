@@ -67,9 +67,8 @@ def server(program: Path, asked: list[str]) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(program.parent)}
     process = subprocess.Popen(
-        [str(program), *asked, "--port", str(port)], stdout=sys.stderr, stderr=sys.stderr, env=environment
+        [str(program), *asked, "--port", str(port)], stdout=sys.stderr, stderr=sys.stderr
     )
     # SIGTERM ends us by an exception, so that the server does not outlive us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
