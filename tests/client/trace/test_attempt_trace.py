@@ -84,7 +84,11 @@ def test_every_agent_has_a_track_with_its_calls_and_its_tools(
         assert [each.end_ns for each in calls] == [event.t_mono_ns for event in finished]
         assert [each.details["output_tokens"] for each in calls] == [24, 24, 24]
         tools = [each for each in slices if each.name == "tool wait: probe"]
-        assert [(each.depth, each.end_ns - each.begin_ns >= 10_000_000) for each in tools] == [(0, True)] * 2
+        ends = [("tool_wait_started", "begin_ns"), ("tool_wait_finished", "end_ns")]
+        for kind, end in ends:
+            waits = [event.t_mono_ns for event in of(streams, kind, trial) if event.agent == name]
+            assert [getattr(each, end) for each in tools] == waits
+        assert [each.depth for each in tools] == [0, 0]
 
 
 @pytest.mark.parametrize("trial", [1, 2])
