@@ -1,7 +1,6 @@
 """The app's builds on this host: IPAs in a folder, each known by its digest."""
 
 import hashlib
-import plistlib
 import re
 import zipfile
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from typing import Final
 from contract.failures import FailureReason
 from contract.ids import DeviceId
 from device_agent.ios.errors import StartRefusedError
-from device_agent.ios.signing import ProfileUnreadableError, SigningProfile, parse_profile
+from device_agent.ios.signing import SigningProfile, parse_profile
+from device_agent.property_list import parse_property_list
+from device_agent.zip_errors import ZIP_ERRORS
 
 _MAX_MEMBER_BYTES: Final = 4 << 20
 _MAX_MEMBERS: Final = 100_000
@@ -91,8 +92,8 @@ def read_build(path: Path) -> Build:
             info = _member(package, _INFO)
             profile = _member(package, _PROFILE)
         if info is None:
-            raise BuildUnreadableError(f"{path.name} has no Payload/….app/Info.plist")
-        plist = plistlib.loads(info)
+            raise BuildUnreadableError("no Payload/….app/Info.plist in it")
+        plist = parse_property_list(info)
         return Build(
             path=path,
             sha256=_sha256(path),
@@ -101,7 +102,7 @@ def read_build(path: Path) -> Build:
             version=str(plist.get("CFBundleShortVersionString", plist.get("CFBundleVersion", ""))),
             profile=parse_profile(profile) if profile is not None else None,
         )
-    except (zipfile.BadZipFile, plistlib.InvalidFileException, ProfileUnreadableError) as error:
+    except (*ZIP_ERRORS, ValueError) as error:
         raise BuildUnreadableError(f"{path.name}: {error}") from error
     except (KeyError, TypeError) as error:
         raise BuildUnreadableError(f"{path.name}: its Info.plist lacks {error}") from error

@@ -1,11 +1,11 @@
 """The provisioning profile inside an IPA: until when, and on which devices, iOS lets the app start."""
 
-import plistlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from contract.ids import DeviceId
+from device_agent.property_list import PropertyListError, parse_property_list
 
 # The profile is a signed message; the list inside is stored plainly between these.
 _BEGIN: Final = b"<?xml"
@@ -40,9 +40,9 @@ def parse_profile(content: bytes) -> SigningProfile:
     if begin < 0 or end < begin:
         raise ProfileUnreadableError("no property list in the profile")
     try:
-        found = plistlib.loads(content[begin : end + len(_END)])
-    except (plistlib.InvalidFileException, ValueError) as error:
-        raise ProfileUnreadableError(f"the profile's list does not parse: {error}") from error
+        found = parse_property_list(content[begin : end + len(_END)])
+    except PropertyListError as error:
+        raise ProfileUnreadableError(f"in the profile: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("ExpirationDate"), datetime):
         raise ProfileUnreadableError("the profile does not say when it expires")
     return SigningProfile(

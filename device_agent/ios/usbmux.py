@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from contract.ids import DeviceId
+from device_agent.property_list import PropertyListError, parse_property_list
 
 _log = structlog.get_logger(__name__)
 
@@ -58,9 +59,9 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
         raise MuxProtocolError(f"a message of {length} bytes")
     body = await reader.readexactly(length - _HEADER.size)
     try:
-        message = plistlib.loads(body)
-    except (plistlib.InvalidFileException, ValueError) as error:
-        raise MuxProtocolError(f"no property list: {error}") from error
+        message = parse_property_list(body)
+    except PropertyListError as error:
+        raise MuxProtocolError(str(error)) from error
     if not isinstance(message, dict):
         raise MuxProtocolError("the property list is no dictionary")
     return message

@@ -1,6 +1,5 @@
 """The developer disk image: looked for on the device, mounted from this host, never downloaded."""
 
-import plistlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pymobiledevice3.services.mobile_image_mounter import (
 from device_agent.ios_worker.faults import WorkerError
 from device_agent.ios_worker.protocol import WorkerErrorKind
 from device_agent.ios_worker.session import version_of
+from device_agent.property_list import PropertyListError, parse_property_list
 
 
 class _OfflineMounter(PersonalizedImageMounter):
@@ -66,8 +66,8 @@ async def _mount_personalized(client: UsbmuxLockdownClient, folder: Path) -> Non
     manifest = folder / "BuildManifest.plist"
     _require(image, trust_cache, manifest)
     try:
-        plistlib.loads(manifest.read_bytes())
-    except (plistlib.InvalidFileException, ValueError) as error:
+        parse_property_list(manifest.read_bytes())
+    except PropertyListError as error:
         raise WorkerError(WorkerErrorKind.IMAGE_MISSING, f"{manifest} is no property list") from error
     try:
         async with _OfflineMounter(client) as mounter:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import Any, Final
 
+from device_agent.property_list import PropertyListError, parse_property_list
 from device_agent.recording.secrets import GENERIC_NAMES, PATTERNS, PEM, WORD, SecretKind, kind_of_key
 
 MAX_SECRETS: Final = 20_000
@@ -96,7 +97,13 @@ class Redactor:
 
     def _redacted_data(self, data: bytes) -> bytes:
         packed = _unpacked(data)
-        return self.redact_bytes(data) if packed is None else _packed_like(data, self.redact_value(packed))
+        if packed is None:
+            return self.redact_bytes(data)
+        try:
+            return _packed_like(data, self.redact_value(packed))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            # Nested too deep to be looked through, so it goes whole rather than out.
+            return bytes(len(data))
 
     def _hidden_text(self, text: str) -> str:
         form = text.encode("utf-8", "replace")
@@ -237,9 +244,8 @@ def _unpacked(data: bytes) -> Any:
     if not data.startswith((b"bplist00", b"<?xml")):
         return None
     try:
-        return plistlib.loads(data)
-    except Exception:
-        # plistlib raises whatever its parsers do; then these are just bytes.
+        return parse_property_list(data)
+    except PropertyListError:
         return None
 
 

@@ -1,11 +1,11 @@
 """What bytes between host and usbmuxd are: usbmux frames, lockdown frames, TLS, or others. Sans-I/O."""
 
-import plistlib
 import struct
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
+from device_agent.property_list import PropertyListError, parse_property_list
 from device_agent.recording.transcript import PlistForm, Sender
 
 MAX_FRAME_BYTES: Final = 8 << 20
@@ -146,9 +146,8 @@ class Conversation:
         if form is None:
             return None
         try:
-            content = plistlib.loads(packed)
-        except Exception:
-            # plistlib raises whatever its parsers do; then this is no property list.
+            content = parse_property_list(packed)
+        except PropertyListError:
             self.stage = Stage.RAW
             return None
         self._open[sender] = data[head + size :]

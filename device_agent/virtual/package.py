@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from device_agent.property_list import parse_property_list
 from device_agent.virtual.errors import PackageError
+from device_agent.zip_errors import ZIP_ERRORS
 
 _MAX_PART_BYTES: Final = 4 << 20
 _PROFILE: Final = "embedded.mobileprovision"
@@ -40,7 +42,7 @@ def read_package(path: Path) -> Package:
             size_bytes = sum(part.file_size for part in archive.infolist())
     except FileNotFoundError:
         raise PackageError("PackageInspectionFailed", f"{path.name} is not on the device") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, OSError) as error:
+    except (*ZIP_ERRORS, ValueError, KeyError, OSError) as error:
         raise PackageError("PackageExtractionFailed", f"{path.name}: {error}") from error
     bundle_id = info.get("CFBundleIdentifier")
     if not isinstance(bundle_id, str) or not bundle_id:
@@ -65,7 +67,7 @@ def _bundle_folder(archive: zipfile.ZipFile) -> str:
 def _plist(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     if archive.getinfo(name).file_size > _MAX_PART_BYTES:
         raise ValueError(f"{name} is too large")
-    found = plistlib.loads(archive.read(name))
+    found = parse_property_list(archive.read(name))
     if not isinstance(found, dict):
         raise ValueError(f"{name} is no dictionary")
     return found
@@ -80,7 +82,7 @@ def _profile(archive: zipfile.ZipFile, bundle: str) -> dict[str, Any]:
     start, end = data.find(b"<?xml"), data.rfind(b"</plist>")
     if start < 0 or end < start:
         raise PackageError("ApplicationVerificationFailed", _NO_PROFILE.format(path=bundle.rstrip("/")))
-    found = plistlib.loads(data[start : end + len(b"</plist>")])
+    found = parse_property_list(data[start : end + len(b"</plist>")])
     return found if isinstance(found, dict) else {}
 
 

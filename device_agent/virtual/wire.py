@@ -6,6 +6,7 @@ import ssl
 import struct
 from typing import Any, Final
 
+from device_agent.property_list import parse_property_list
 from device_agent.virtual.link import Link, PacedWriter
 
 MAX_PLIST_BYTES: Final = 16 << 20
@@ -15,11 +16,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 def parse_plist(data: bytes) -> dict[str, Any]:
     """A plist dictionary; ValueError for anything else, whatever the parser made of it."""
-    try:
-        message = plistlib.loads(data)
-    except Exception as error:
-        # The parsers below plistlib raise half a dozen classes of their own on foreign bytes.
-        raise ValueError(f"no plist: {type(error).__name__}") from error
+    message = parse_property_list(data)
     if not isinstance(message, dict):
         raise ValueError("a message that is no dictionary")
     return message

@@ -70,6 +70,34 @@ def test_only_an_emulated_device_takes_a_build_without_a_profile(tmp_path: Path)
     assert "sign it" in build.signing_problem(UDID, NOW, virtual=False)
 
 
+@pytest.mark.parametrize("content", [b"", b"<key>unclosed", b"&", b"<dict><date>x</date></dict>"])
+def test_a_list_inside_a_profile_that_does_not_parse_is_told(content: bytes) -> None:
+    with pytest.raises(ProfileUnreadableError):
+        parse_profile(b"<?xml version='1.0'?><plist>" + content + b"</plist>")
+
+
+@pytest.mark.parametrize("content", [b"<?xml version='1.0'?><plist><dict>", b"bplist00\xff", b""])
+def test_a_build_with_a_damaged_list_does_not_hide_the_others(tmp_path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "damaged.ipa", "w") as package:
+        package.writestr("Payload/Runner.app/Info.plist", content)
+    good = ipa(tmp_path / "good.ipa", profile())
+    with pytest.raises(BuildUnreadableError, match=r"damaged\.ipa"):
+        read_build(tmp_path / "damaged.ipa")
+    assert BuildShelf(tmp_path).choose(None).path == good
+
+
+@pytest.mark.parametrize("place", range(30, 200, 7))
+def test_a_flipped_byte_in_a_package_ends_in_no_other_error(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "a.ipa"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
+        package.writestr("Payload/Runner.app/Info.plist", plistlib.dumps({"CFBundleIdentifier": "dev.x"}))
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(BuildUnreadableError):
+        read_build(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive at all"])
 def test_what_is_no_package_is_told_and_passed_over(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.ipa"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from device_agent.recording.redaction import MAX_SECRETS, Redactor
+from device_agent.recording.redaction import MAX_NESTING, MAX_SECRETS, Redactor
 from device_agent.recording.secrets import kind_of_key
 from tests.fakes.usbmuxd import UDID
 
@@ -116,6 +116,14 @@ def test_a_property_list_that_is_packed_in_another_is_redacted_too(form: plistli
     shown = Redactor().redact_value({"blob": packed})["blob"]
     assert plistlib.loads(shown)["kept"] == 1
     assert b"my-own-host-id" not in shown
+
+
+def test_a_list_that_is_nested_too_deep_to_be_searched_goes_whole() -> None:
+    secret: object = {"SerialNumber": "F2LXN123ABCD"}
+    for _ in range(MAX_NESTING + 2):
+        secret = [secret]
+    packed = plistlib.dumps(secret)
+    assert Redactor().redact_value({"Payload": packed}) == {"Payload": bytes(len(packed))}
 
 
 def test_a_name_that_names_nobody_is_no_secret_elsewhere() -> None:
