@@ -27,7 +27,7 @@ test: setup ## the whole test suite (ARGS are pytest's)
 	@$(BIN)/pytest $(ARGS)
 
 matrix: setup ## every iOS version against every fault, on emulated iPhones; takes minutes
-	@DYNOFARM_DEVICE_MATRIX=whole $(BIN)/pytest tests/device_agent tests/e2e -m phone $(ARGS)
+	@DEVICE_MATRIX=whole $(BIN)/pytest tests/device_agent tests/e2e -m phone $(ARGS)
 
 check: setup ## lint, types, import rules, schema freshness, migrations
 	@scripts/check.sh

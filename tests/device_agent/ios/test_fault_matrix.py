@@ -15,7 +15,7 @@ from tests.fakes.device_rig import DeviceRig, device_rig
 pytestmark = pytest.mark.phone
 
 R = FailureReason
-WHOLE = os.environ.get("DYNOFARM_DEVICE_MATRIX") == "whole"
+WHOLE = os.environ.get("DEVICE_MATRIX") == "whole"
 # Each version goes another way to the developer services: over lockdown, or through the tunnel.
 VERSIONS = ("16.7", "17.6", "18.5", "26.1", "27.0") if WHOLE else ("16.7", "18.5", "26.1")
 

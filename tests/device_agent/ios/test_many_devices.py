@@ -13,7 +13,7 @@ from tests.fakes.device_rig import device_rig
 pytestmark = [
     pytest.mark.phone,
     pytest.mark.skipif(
-        os.environ.get("DYNOFARM_DEVICE_MATRIX") != "whole",
+        os.environ.get("DEVICE_MATRIX") != "whole",
         reason="takes minutes; `make matrix` runs it",
     ),
 ]
