@@ -12,7 +12,7 @@ from tests.fakes.agent_process import wait_until_dead
 from tests.fakes.device_lanes import Cell, Played, play
 from tests.fakes.device_rig import DeviceRig, device_rig
 
-pytestmark = pytest.mark.phone
+pytestmark = [pytest.mark.phone, pytest.mark.timeout(1500 if os.environ.get("DEVICE_MATRIX") else 600)]
 
 R = FailureReason
 WHOLE = os.environ.get("DEVICE_MATRIX") == "whole"
