@@ -1,14 +1,17 @@
 """iOS version x fault in the middle of a run: classification, no lost event, the neighbours undisturbed."""
 
 import os
+import plistlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 from contract.events.envelope import Stream
 from contract.failures import FAILURES, FailureReason
-from tests.fakes.agent_process import wait_until_dead
+from tests.fakes.agent_process import alive, wait_until_dead
 from tests.fakes.device_lanes import Cell, Played, play
 from tests.fakes.device_rig import DeviceRig, device_rig
 
@@ -89,7 +92,10 @@ def chosen(version: str) -> list[tuple[str, Cell]]:
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceRig]:
     with device_rig(tmp_path_factory.mktemp("rig"), VERSIONS) as rig:
         yield rig
+        workers = rig.worker_pids()
+        assert psutil.Process(rig.agent.running.pid).num_fds() < 60 + 10 * len(VERSIONS)
         assert rig.agent.stop() == 0
+        assert not any(alive(pid) for pid in workers)
         for udid in rig.devices.udids:
             left = rig.devices.wait_until(udid, lambda view: view.counters.connections == 0).counters
             assert (left.assertions, left.tunnels) == (0, 0), udid
@@ -156,6 +162,23 @@ def test_a_device_that_cannot_be_used_says_why_and_comes_back(rig: DeviceRig, na
     assert report.ready
     rig.heal(udid)
     rig.wait_for_report(udid, ready=True)
+
+
+def test_a_missing_image_is_mounted_from_this_host(rig: DeviceRig) -> None:
+    images = rig.agent.home / "images"
+    for name in (
+        *("16.7/DeveloperDiskImage.dmg", "16.7/DeveloperDiskImage.dmg.signature"),
+        *("Xcode_iOS_DDI_Personalized/Image.dmg", "Xcode_iOS_DDI_Personalized/Image.trustcache"),
+    ):
+        (images / name).parent.mkdir(parents=True, exist_ok=True)
+        (images / name).write_bytes(b"image")
+    (images / "Xcode_iOS_DDI_Personalized/BuildManifest.plist").write_bytes(plistlib.dumps({}))
+    for udid in (rig.devices.udids[0], rig.devices.udids[1]):
+        rig.wait_for_report(udid, ready=True)
+        rig.devices.fault(udid, "image", image="missing", ticket="kept")
+        rig.devices.wait_until(udid, lambda view: view.image_mounted)
+        rig.wait_for_report(udid, ready=True)
+    shutil.rmtree(images)
 
 
 def test_trust_is_asked_for_once_and_a_denial_waits_for_a_replugging(rig: DeviceRig) -> None:
