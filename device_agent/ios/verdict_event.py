@@ -1,10 +1,13 @@
 """A verdict as an event of the agent's stream."""
 
 from contract.events import AppCrashed, JetsamKilled
+from contract.model import storable_text
 from device_agent.ios.classifier import EndKind, Verdict
 from device_agent.ios.evidence import Evidence
 
+# File names and boot ids are the device's own words; an event has a limit and takes no lone surrogate.
 _MAX_LINES = 50
+_MAX_LINE_CHARS = 500
 _CRASHES = frozenset({EndKind.CRASH, EndKind.WATCHDOG, EndKind.HEAT, EndKind.KILLED_OUTSIDE})
 
 
@@ -12,7 +15,8 @@ def verdict_event(
     verdict: Verdict, evidence: Evidence, seq: int, t_mono_ns: int
 ) -> JetsamKilled | AppCrashed | None:
     """What to record of it; None for an end that is no kill and no crash."""
-    lines = [*verdict.evidence, *(f"missing: {gap}" for gap in verdict.missing)][:_MAX_LINES]
+    said = [*verdict.evidence, *(f"missing: {gap}" for gap in verdict.missing)][:_MAX_LINES]
+    lines = [_line(text) for text in said]
     if verdict.kind is EndKind.JETSAM:
         victim, report = verdict.victim, verdict.report
         return JetsamKilled(
@@ -33,7 +37,11 @@ def verdict_event(
             t_mono_ns=t_mono_ns,
             reason=verdict.reason,
             signal=evidence.exit.signal if evidence.exit is not None else None,
-            exception=verdict.evidence[0] if verdict.evidence else "",
+            exception=_line(verdict.evidence[0]) if verdict.evidence else "",
             evidence=lines,
         )
     return None
+
+
+def _line(text: str) -> str:
+    return storable_text(text[:_MAX_LINE_CHARS])

@@ -1,5 +1,7 @@
 """How a run ended: the table of rules against every kind of end, and what more evidence may change."""
 
+from dataclasses import replace
+
 import pytest
 
 from contract.events import AppCrashed, JetsamKilled, event_line, parse_event
@@ -12,12 +14,26 @@ from device_agent.ios.classifier import (
     reclassified,
 )
 from device_agent.ios.evidence import (
+    Evidence,
     LastMemory,
     LogLine,
     UnreadableReport,
+    read_reports,
 )
 from device_agent.ios.verdict_event import verdict_event
-from tests.fakes.end_of_run import AT_LIMIT, KILL_LINE, KILLED, NOT_OURS, TABLE, C, K, both, reports, seen
+from tests.fakes.end_of_run import (
+    AT_LIMIT,
+    KILL_LINE,
+    KILLED,
+    NOT_OURS,
+    OURS,
+    TABLE,
+    C,
+    K,
+    both,
+    reports,
+    seen,
+)
 from tests.fakes.ips_reports import (
     jetsam,
     victim,
@@ -149,6 +165,15 @@ def test_the_event_of_a_kill_carries_report_and_evidence() -> None:
     assert isinstance(event, JetsamKilled)
     assert (event.report_found, event.footprint_pages) == (False, None)
     assert any(line.startswith("missing:") for line in event.evidence)
+
+
+def test_what_a_device_calls_its_reports_never_makes_an_event_that_cannot_be_sent() -> None:
+    names = [f"{at}-" + "\udcff\0" * 4000 for at in range(60)]
+    found, unreadable = read_reports((name, jetsam(victim())) for name in names)
+    evidence = replace(Evidence(OURS), reports=found, unreadable_reports=unreadable)
+    event = verdict_event(classify(evidence), evidence, 1, 1)
+    assert isinstance(event, JetsamKilled)
+    assert parse_event(event_line(event)) == event
 
 
 @pytest.mark.parametrize("case", TABLE, ids=str)
