@@ -107,7 +107,7 @@ def new_record(
 ) -> DeviceRecord:
     """The device number `index`: the same number is the same device at every start."""
     digest = hashlib.sha256(f"dynofarm virtual {index} {model.product_type}".encode()).hexdigest()
-    # The last 8 hexadecimal digits of the serial part stay zero: no real device has such an ECID.
+    # Made up, and in the form that clients check; what tells it from a real device is VIRTUAL_DOMAIN.
     ecid = int(digest[:8], 16) << 24 | (index & 0xFFFF) << 4
     return DeviceRecord(
         udid=f"{model.chip_id:08X}-{ecid:016X}",

@@ -126,7 +126,15 @@ class Tunnel:
         known = syn.target_port == self._directory_port or self._directory.handler(syn.target_port)
         if not (known or self._device.ports.is_listening(syn.target_port)):
             self._refuse(syn)
-        elif len(self._connections) < _MAX_CONNECTIONS:
+            return
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            # Those that we ended stay until their client speaks again, and some never do.
+            self._connections = {
+                at: each for at, each in self._connections.items() if not each.ended.is_set()
+            }
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            self._refuse(syn)
+        else:
             self._connections[key] = TcpConnection(syn, self._mtu_bytes, self._emit)
 
     def _refuse(self, segment: Segment) -> None:

@@ -22,6 +22,8 @@ _HEADER: Final = struct.Struct("<IIII")
 _PLIST_VERSION: Final = 1
 _PLIST_MESSAGE: Final = 8
 _MAX_REQUEST_BYTES: Final = 4 << 20
+_MAX_UNREAD_BYTES: Final = 1 << 20
+"""A listener that leaves more unread is ended: nobody else's notices wait for it, and none pile up."""
 _USB_2_BITS_PER_S: Final = 480_000_000
 _IPHONE_PRODUCT_ID: Final = 0x12A8
 _NOTICE_GAP_S: Final = 0.1
@@ -141,6 +143,8 @@ class Usbmuxd:
         for writer in list(self._listeners):
             if writer.is_closing():
                 self._listeners.discard(writer)
+            elif writer.transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
+                writer.transport.abort()
             else:
                 _write(writer, message, tag=0)
 
