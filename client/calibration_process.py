@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import ValidationError
 
-from client.child_process import end_process
+from client.child_process import end_process, exit_code
 from client.errors import InfrastructureError, UsageError
 from contract.calibration import CALIBRATION_LINE, CalibrationFailed, CalibrationFinished, CalibrationStep
 
@@ -39,7 +39,7 @@ def calibration_lines(program: Sequence[str]) -> Iterator[CalibrationStep | Cali
                 if isinstance(line, CalibrationFinished):
                     return
         raise InfrastructureError(
-            "calibration-failed", f"it ended with exit code {process.wait()} and no result", _BROKEN
+            "calibration-failed", f"it ended with exit code {exit_code(process)} and no result", _BROKEN
         )
     finally:
         end_process(process)

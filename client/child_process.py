@@ -21,3 +21,11 @@ def end_process(process: "subprocess.Popen[bytes]", timeout_s: float = STOP_TIME
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(STOP_TIMEOUT_S)
+
+
+def exit_code(process: "subprocess.Popen[bytes]", timeout_s: float = STOP_TIMEOUT_S) -> int:
+    """Of a process whose output is over; one that goes on all the same is ended."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    end_process(process)
+    return process.returncode

@@ -59,8 +59,7 @@ def faults_table(kinds: Sequence[FaultKind]) -> RenderableType:
         ]
         table.add_row(kind.name, kind.help, "\n".join(options) or "–")
     moments = Text(
-        "Every fault can wait: --at push:BYTES, event:LINES, install:PERCENT, launch:N or delay:SECONDS.",
-        overflow="fold",
+        "Every fault can wait for a moment: see --at of `dynofarm virtual fault --help`.", overflow="fold"
     )
     return Group(table, moments)
 

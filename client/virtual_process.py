@@ -8,7 +8,7 @@ from typing import IO, Final, Self
 
 from pydantic import ValidationError
 
-from client.child_process import end_process
+from client.child_process import end_process, exit_code
 from client.errors import InfrastructureError, UsageError
 from contract.virtual_devices import EmulatorView
 
@@ -49,7 +49,7 @@ class VirtualProcess:
         assert self._process.stdout is not None  # asked for
         line = _first_line(self._process.stdout)
         if not line:
-            code = self._process.wait(_STOP_TIMEOUT_S)
+            code = exit_code(self._process, _STOP_TIMEOUT_S)
             # What it said is on standard error already.
             kind = UsageError if code == _USAGE_EXIT else InfrastructureError
             raise kind("virtual-not-started", f"the emulator ended with {code}", "see what it said above")

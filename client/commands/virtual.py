@@ -18,7 +18,7 @@ from contract.virtual_devices import FAULTS, FOLDER, MAX_DEVICES, FaultRequest, 
 
 _DEFAULT_MODEL: Final = "iPhone17,1"
 _DEFAULT_VERSION: Final = "18.5"
-_MOMENTS: Final = "Wait for push:BYTES, event:LINES, install:PERCENT, launch:N or delay:SECONDS."
+_MOMENTS: Final = "push:BYTES, event:LINES, install:PERCENT, launch:N or delay:SECONDS"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +76,7 @@ class FaultOptions(HomeOptions):
     ] = None
     at: Annotated[
         str,
-        typer.Option(
-            "--at",
-            metavar="MOMENT",
-            help="Wait for push:BYTES, event:LINES, install:PERCENT, launch:N, delay:S.",
-        ),
+        typer.Option("--at", metavar="MOMENT", help=f"Wait for {_MOMENTS}."),
     ] = ""
 
 
@@ -123,7 +119,11 @@ def fault(options: FaultOptions, output: Output) -> int:
             at=options.at or None,
         )
     except ValueError as error:
-        raise UsageError("bad-option", f"{options.at!r} is no moment, or the UDID is none") from error
+        raise UsageError(
+            "bad-option",
+            f"{options.at!r} is no moment, or {options.udid!r} no UDID",
+            f"moments are {_MOMENTS}; `dynofarm virtual list` shows the UDIDs",
+        ) from error
     view = ask(options.farm_home().path, request)
     output.result(view, devices_table([each for each in view.devices if each.udid.startswith(options.udid)]))
     return GateExit.PASS

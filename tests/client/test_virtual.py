@@ -106,7 +106,7 @@ def test_a_fault_that_does_not_exist_is_refused_with_its_nearest_names(cli: Cli)
         (["order=first"], "sockets-first"),
         (["speed=1"], "no option 'speed'"),
         (["notice-first"], "NAME=VALUE"),
-        (["--at", "soon"], "moment"),
+        (["--at", "soon"], "moments are push:BYTES"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anybody_is_asked(cli: Cli, arguments: list[str], said: str) -> None:
