@@ -46,10 +46,15 @@ class RunSide:
         }
 
     def of_arm(self, arm: str) -> dict[str, Any]:
-        """The conditions with the options that this arm ran with in place of the first arm's."""
-        arms = self.report.conditions.get("extra", {}).get("arms", {})
-        resolved = {name: value for name, value in arms.get(arm, {}).items() if name in _OF_THE_ARM}
-        return {**self.conditions, **resolved}
+        """The conditions with the options that this arm ran with in place of the first arm's.
+
+        `extra` is whatever a runtime says: one that says something else about its arms says nothing here.
+        """
+        said = self.report.conditions.get("extra", {}).get("arms")
+        options = said.get(arm) if isinstance(said, dict) else None
+        if not isinstance(options, dict):
+            return self.conditions
+        return {**self.conditions, **{name: value for name, value in options.items() if name in _OF_THE_ARM}}
 
 
 def obstacles(baseline: RunSide, run: RunSide) -> list[str]:

@@ -77,6 +77,11 @@ def test_options_that_the_compared_arm_ran_with_are_named_wherever_they_came_fro
     assert compare(asked, side("1", 1, "default", 2), "paged").differs == ["threads: 2 and 1"]
 
 
+@pytest.mark.parametrize("said", [None, "all", ["paged"], {"paged": 2}, {"paged": None}])
+def test_a_runtime_that_says_something_else_of_its_arms_can_be_compared(said: Any) -> None:
+    assert compare(_side("0"), _side("1", extra={"arms": said}), "paged").differs == []
+
+
 def test_the_change_is_of_the_medians_in_percent_of_the_baseline() -> None:
     comparison = compare(_with_wall(_side("0"), 2.0), _with_wall(_side("1"), 1.5), "paged")
     assert comparison.change_percent == {"wall_s": -25.0}
