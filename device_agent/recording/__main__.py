@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RecordingExit(IntEnum):
-    """Exit codes. LEAKING: the file still holds a secret; do not share it."""
+    """Exit codes. LEAKING: the file holds a secret still, or was not searched; do not share it."""
 
     DONE = 0
     USAGE = 2
@@ -57,9 +57,27 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"recording: {error}\n")
         return RecordingExit.CANNOT_LISTEN
     finally:
+        leaking = _finish(recorder)
+    return RecordingExit.LEAKING if leaking else RecordingExit.DONE
+
+
+def _finish(recorder: Recorder) -> bool:
+    """Whether secrets stand in the file, or may: the second pass over it was not to be had."""
+    try:
         counts = recorder.finish()
-        _log.info("recorded", transcript=str(recorder.path), leaks=counts.leaks, secrets=counts.secrets)
-    return RecordingExit.LEAKING if counts.leaks else RecordingExit.DONE
+    except OSError as error:
+        sys.stderr.write(
+            f"recording: {recorder.path} was not searched for secrets: {error}; do not share it\n"
+        )
+        return True
+    _log.info(
+        "recorded",
+        transcript=str(recorder.path),
+        leaks=counts.leaks,
+        secrets=counts.secrets,
+        lines_lost=counts.lines_lost,
+    )
+    return bool(counts.leaks)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -33,7 +33,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Counts:
-    """What a recording saw and kept. leaks: secrets that a search of the written file still found."""
+    """What a recording saw and kept. leaks: secrets that a search of the written file still found.
+
+    lines_lost: since the disk took no more; from the first of them on nothing was written.
+    """
 
     connections: int = 0
     refused: int = 0
@@ -42,6 +45,7 @@ class Counts:
     sealed_bytes: int = 0
     secrets: int = 0
     secrets_forgotten: int = 0
+    lines_lost: int = 0
     leaks: int = 0
 
 
@@ -78,8 +82,10 @@ class Recorder:
         self._limits = limits
         self._now_ms = now_ms
         self._recorded_bytes = 0
-        write_atomically(self.path, head_line(name))
-        self._file = self.path.open("ab")
+        head = head_line(name)
+        write_atomically(self.path, head)
+        self._file = self.path.open("ab", buffering=0)
+        self._file_bytes = len(head)
 
     def open(self, stage: Stage = Stage.MUX, detail: str = "") -> Capture:
         """A new connection."""
@@ -89,7 +95,7 @@ class Recorder:
         return capture
 
     def record(self, capture: Capture, sender: Sender, data: bytes) -> None:
-        """What one side sent; never raises but OSError of the file."""
+        """What one side sent. Never raises: what passes must not depend on what is noted of it."""
         self.counts.seen_bytes += len(data)
         before = capture.conversation.port
         pieces = capture.conversation.feed(sender, data)
@@ -110,10 +116,12 @@ class Recorder:
             if count:
                 self._write(self._line(capture, sender, "left_out", size_bytes=count))
         self._write(self._line(capture, "host", "closed", detail=detail))
-        self._file.flush()
 
     def finish(self) -> Counts:
-        """Redact the file once more with all that is known now, search it for secrets, write the summary."""
+        """Redact the file once more with all that is known now, search it for secrets, write the summary.
+
+        OSError when the disk does not take it: then the file is as it was, redacted once only.
+        """
         self._file.close()
         with self.path.open("rb") as file:
             head = file.readline()
@@ -201,7 +209,20 @@ class Recorder:
         )
 
     def _write(self, line: Line) -> None:
-        self._file.write(line_bytes(line))
+        if self.counts.lines_lost:
+            self.counts.lines_lost += 1
+            return
+        data = line_bytes(line)
+        try:
+            whole = self._file.write(data) == len(data)
+        except OSError:
+            whole = False
+        if whole:
+            self._file_bytes += len(data)
+        else:
+            # Half a line would make the file unreadable.
+            self._file.truncate(self._file_bytes)
+            self.counts.lines_lost += 1
 
     def _redacted_again(self, line: Line) -> Line:
         changed: dict[str, object] = {"detail": self._redactor.redact_text(line.detail)}

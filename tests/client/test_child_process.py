@@ -11,7 +11,7 @@ from client.child_process import exit_code
 @pytest.mark.parametrize(
     ("program", "code"), [("raise SystemExit(3)", 3), ("import os, time; os.close(1); time.sleep(60)", -15)]
 )
-def test_a_process_that_said_its_last_word_has_an_exit_code_even_if_it_goes_on(
+def test_a_process_that_said_its_last_word_has_an_exit_code_though_it_goes_on(
     program: str, code: int
 ) -> None:
     with subprocess.Popen(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import plistlib
+import resource
 import signal
 import stat
 import subprocess
@@ -183,6 +184,29 @@ def test_what_is_over_the_limit_passes_and_is_counted(folder: Path) -> None:
     path, counts = record(folder, talk_to_app, Limits(connection_bytes=400))
     left_out = [line.size_bytes for line in read_lines(path) if line.kind == "left_out"]
     assert sum(left_out) == counts.left_out_bytes > 0
+
+
+def test_a_disk_that_is_full_ends_the_recording_and_not_what_passes(folder: Path) -> None:
+    recorder = recorder_in(folder)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    async def session() -> None:
+        async with (
+            usbmuxd(folder / "u"),
+            RecordingProxy(ProxySettings(folder / "p", str(folder / "u")), recorder),
+        ):
+            # Every file of this process ends there, as on a disk without room.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))
+            try:
+                await talk_to_all(folder / "p")
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    asyncio.run(session())
+    counts = recorder.finish()
+    assert counts.lines_lost > 0
+    assert counts.seen_bytes > 1500
+    assert list(read_lines(recorder.path))
 
 
 def test_the_end_of_the_recording_closes_what_is_open_and_keeps_it(folder: Path) -> None:
