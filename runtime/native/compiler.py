@@ -16,7 +16,7 @@ from runtime.native.errors import CompilerFailedError, NoCompilerError
 
 SOURCES: Final = Path(__file__).parent / "src"
 BUILD_DEADLINE_S: Final = 300.0
-FLAGS: Final = (
+_FLAGS: Final = (
     "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-ffp-contract=fast",
     "-fPIC", "-shared", "-pthread",
 )  # fmt: skip
@@ -32,6 +32,11 @@ def cache_folder() -> Path:
         return Path(home).expanduser() / "native"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).expanduser() / "dynofarm" / "native"
+
+
+def compiler_flags() -> tuple[str, ...]:
+    """Those of every library, then the words of DYNOFARM_CXXFLAGS: the later one counts."""
+    return (*_FLAGS, *os.environ.get("DYNOFARM_CXXFLAGS", "").split())
 
 
 def find_compiler() -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 
-from runtime.native.compiler import FLAGS, built_library, cache_folder
+from runtime.native.compiler import built_library, cache_folder, compiler_flags
 from runtime.native.errors import LibraryRefusedError, NativeTierError
 
 _CXX_NAMES: Final = {"float32": "float", "bfloat16": "bf16", "int8": "int8"}
@@ -25,7 +25,7 @@ class Kinds:
     @property
     def flags(self) -> tuple[str, ...]:
         names = _CXX_NAMES[self.weight], _CXX_NAMES[self.value]
-        return (*FLAGS, f"-DDYNOFARM_WEIGHT={names[0]}", f"-DDYNOFARM_VALUE={names[1]}")
+        return (*compiler_flags(), f"-DDYNOFARM_WEIGHT={names[0]}", f"-DDYNOFARM_VALUE={names[1]}")
 
 
 class LinearPart(ctypes.Structure):

@@ -51,6 +51,20 @@ inline void find_tile(TileKeys<Value>& tile, const Value* layer, const Shape& sh
     for (int i = tile.count; i < TILE; ++i) tile.keys[i] = tile.keys[tile.count - 1];
 }
 
+// Asks memory for the keys and values of one KV head.
+template <class Value>
+inline void ask_for_tile(const TileKeys<Value>& tile, const Shape& shape, int kv_head) {
+    constexpr int LINE_VALUES = 64 / sizeof(Value);
+    for (int i = 0; i < tile.count; ++i) {
+        const Value* keys = tile.keys[i] + kv_head * shape.head_dim;
+        const Value* values = keys + shape.kv_heads * shape.head_dim;
+        for (int d = 0; d < shape.head_dim; d += LINE_VALUES) {
+            __builtin_prefetch(keys + d);
+            __builtin_prefetch(values + d);
+        }
+    }
+}
+
 #if DYNOFARM_LANES >= 8
 inline void turn_8_by_8(const std::uint32_t* const* from, std::uint32_t* to, int stride) {
     __m256 r[8], t[8];
@@ -234,9 +248,9 @@ inline void add_values(const Value* const* values, int first_dim, int count, con
 
 // Memory of one thread for one tile.
 struct TileMemory {
-    std::vector<std::uint32_t> keys;
-    std::vector<float> values;
-    std::vector<float> scores;
+    Lines<std::uint32_t> keys;
+    Lines<float> values;
+    Lines<float> scores;
 
     void fit(const Shape& shape) {
         keys.resize(std::max<std::size_t>(keys.size(), static_cast<std::size_t>(shape.head_dim) * TILE));

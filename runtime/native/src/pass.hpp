@@ -99,7 +99,7 @@ class PassJob : public Job {
 
     struct Memory {
         TileMemory tile;
-        std::vector<float> queries, outs;
+        Lines<float> queries, outs;
         std::vector<Running> running;
         std::vector<int> sees;
     };
@@ -134,7 +134,7 @@ class PassJob : public Job {
             }
         }
         // The longest first, so that no thread begins one when the others are done.
-        std::stable_sort(tiles_.begin(), tiles_.end(), [&](const QueryTile& a, const QueryTile& b) { return last_key(a) > last_key(b); });
+        std::sort(tiles_.begin(), tiles_.end(), [&](const QueryTile& a, const QueryTile& b) { return last_key(a) > last_key(b); });
     }
 
     int last_key(const QueryTile& tile) const { return spans_[tile.span].start + tile.first + tile.count; }

@@ -26,6 +26,13 @@ struct Activation<bf16> {
 };
 #endif
 
+// Asks memory for what is read next but a few rows: products of several activations leave a processor too little
+// room to look ahead by itself (measured: 5 activations 7.5 to 12 GB/s with one thread).
+template <class Weight>
+inline void ask_ahead(const Weight* place) {
+    __builtin_prefetch(reinterpret_cast<const char*>(place) + 16384);
+}
+
 // out[row][item] = weight row . activation item, for ROWS rows and ITEMS activations held in registers.
 template <int ROWS, int ITEMS, class Weight>
 inline void dots(const Weight* weight, const float* x, int inputs, float (*out)[ITEMS]) {
@@ -34,10 +41,12 @@ inline void dots(const Weight* weight, const float* x, int inputs, float (*out)[
     for (int k = 0; k < whole; k += LANES) {
         vf held[ROWS];
 #pragma GCC unroll 8
-        for (int row = 0; row < ROWS; ++row) held[row] = load(weight + static_cast<std::size_t>(row) * inputs + k);
+        for (int row = 0; row < ROWS; ++row) ask_ahead(weight + static_cast<std::size_t>(row) * inputs + k);
+#pragma GCC unroll 8
+        for (int row = 0; row < ROWS; ++row) held[row] = held_in_register(load(weight + static_cast<std::size_t>(row) * inputs + k));
 #pragma GCC unroll 8
         for (int item = 0; item < ITEMS; ++item) {
-            const vf value = load(x + static_cast<std::size_t>(item) * inputs + k);
+            const vf value = held_in_register(load(x + static_cast<std::size_t>(item) * inputs + k));
 #pragma GCC unroll 8
             for (int row = 0; row < ROWS; ++row) sums[row][item] += held[row] * value;
         }
@@ -63,6 +72,8 @@ inline void dots(const bf16* weight, const bf16* x, int inputs, float (*out)[ITE
     for (int k = 0; k < inputs; k += 32) {
         // Past the end of a row nothing is read, and zeros add nothing.
         const __mmask32 inside = inputs - k >= 32 ? ~__mmask32{0} : (__mmask32{1} << (inputs - k)) - 1;
+#pragma GCC unroll 8
+        for (int row = 0; row < ROWS; ++row) ask_ahead(weight + static_cast<std::size_t>(row) * inputs + k);
         __m512bh held[ROWS];
 #pragma GCC unroll 8
         for (int row = 0; row < ROWS; ++row) {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <new>
+#include <vector>
 
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
@@ -157,6 +159,28 @@ inline vf exponential(vf x) {
     const vf mantissa = series * (rest * rest) + rest + 1.0f;
     return reinterpret_cast<vf>(reinterpret_cast<vi>(mantissa) + (reinterpret_cast<vi>(shifted) << 23));
 }
+
+// Memory that begins on a cache line: a vector that lies across two takes two reads.
+template <class T>
+struct LineAllocator {
+    using value_type = T;
+    static constexpr std::align_val_t LINE{64};
+
+    LineAllocator() = default;
+    template <class U>
+    LineAllocator(const LineAllocator<U>&) {}
+
+    T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), LINE)); }
+    void deallocate(T* held, std::size_t) { ::operator delete(held, LINE); }
+
+    template <class U>
+    bool operator==(const LineAllocator<U>&) const { return true; }
+    template <class U>
+    bool operator!=(const LineAllocator<U>&) const { return false; }
+};
+
+template <class T>
+using Lines = std::vector<T, LineAllocator<T>>;
 
 inline const char* instruction_set() {
 #if defined(DYNOFARM_DOT_BF16)

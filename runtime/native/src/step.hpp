@@ -91,7 +91,7 @@ class StepJob : public Job {
     static constexpr int CHUNK_ROWS = 8;
 
     struct Memory {
-        std::vector<float> gate, up;
+        Lines<float> gate, up;
     };
 
     static Memory& memory() {
@@ -251,8 +251,8 @@ class StepJob : public Job {
     const dynofarm_step* step_ = nullptr;
     const dynofarm_store* store_ = nullptr;
     UnitAttention<Value> units_;
-    std::vector<float> x_, normal_, qkv_, attended_, gated_, cosines_, sines_;
-    std::vector<Input> input_;
+    Lines<float> x_, normal_, qkv_, attended_, gated_, cosines_, sines_;
+    Lines<Input> input_;
     std::vector<const std::int32_t*> tables_;
     std::vector<std::size_t> slots_;
     const Input* current_ = nullptr;

@@ -56,7 +56,7 @@ class UnitAttention {
    private:
     struct Memory {
         TileMemory tile;
-        std::vector<float> queries;
+        Lines<float> queries;
         std::vector<Running> running;
     };
 
@@ -100,12 +100,17 @@ class UnitAttention {
     void walk(const Unit& unit, int first_head, const Value* layer, Memory& held) {
         const int each = unit.count * shape_.group();
         TileAttention<Value> attention(shape_, held.tile);
-        TileKeys<Value> tile;
+        TileKeys<Value> tile, next;
+        const std::int32_t* table = rows_.tables[unit.rows[0]];
+        find_tile(next, layer, shape_, table, rows_.block_tokens, unit.first, unit.last);
         for (int first = unit.first; first < unit.last; first += TILE) {
-            find_tile(tile, layer, shape_, rows_.tables[unit.rows[0]], rows_.block_tokens, first, unit.last);
+            tile = next;
+            const bool is_last = first + TILE >= unit.last;
+            if (!is_last) find_tile(next, layer, shape_, table, rows_.block_tokens, first + TILE, unit.last);
             for (int head = 0; head < heads_each_; ++head) {
                 const std::size_t index = static_cast<std::size_t>(head) * each;
                 const Queries queries{held.queries.data() + index * shape_.head_dim, shape_.head_dim, each, held.running.data() + index, nullptr};
+                if (!is_last) ask_for_tile(next, shape_, first_head + head);
                 attention.add(tile, first_head + head, first, queries);
             }
         }
@@ -116,8 +121,8 @@ class UnitAttention {
     Cascade cascade_;
     int heads_each_ = 1;
     std::vector<Running> running_;
-    std::vector<float> outs_;
-    std::vector<float> merged_;
+    Lines<float> outs_;
+    Lines<float> merged_;
 };
 
 }  // namespace dynofarm
