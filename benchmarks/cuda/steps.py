@@ -66,6 +66,7 @@ def needed_bytes(config: ModelConfig, rows: int, shared: int, own: int) -> int:
 
 
 def spans_of(rows: int, shared: int, own: int, step: int) -> tuple[Span, ...]:
+    """One decode step: rows behind a shared prefix."""
     shared_blocks = shared // BLOCK_TOKENS
     own_blocks = -(-(shared + own + 64) // BLOCK_TOKENS) - shared_blocks
     tables = [
@@ -79,6 +80,7 @@ def spans_of(rows: int, shared: int, own: int, step: int) -> tuple[Span, ...]:
 
 
 def measure(decoder: CudaDecoder, config: ModelConfig, rows: int, shared: int, own: int) -> dict[str, Any]:
+    """Times of one case; step and wall include planning and the copy of the buffer."""
     blocks = (shared + rows * (own + 128)) // BLOCK_TOKENS + rows * 2 + 2
     kv = PagedKV(config, blocks, BLOCK_TOKENS, PLACEMENT)
     for layer in kv.storage.layers:
@@ -112,6 +114,7 @@ def measure(decoder: CudaDecoder, config: ModelConfig, rows: int, shared: int, o
 
 
 def main() -> None:
+    """Writes one JSON document."""
     rates = bandwidth_bytes_per_s()
     best = max(rates.values())
     record: dict[str, Any] = {

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from steps import BLOCK_TOKENS, PLACEMENT, QWEN2, SMOLLM2, needed_bytes, random_weights, spans_of
+from steps import BLOCK_TOKENS, PLACEMENT, QWEN2, needed_bytes, random_weights, spans_of
 
 from runtime.model.config import ModelConfig
 from runtime.model.cuda import decode
 from runtime.model.cuda.decode import CudaDecoder
-from runtime.model.cuda.shapes import AttentionTile, LinearTile, StepTiles, lines_of
+from runtime.model.cuda.shapes import AttentionTile, LinearTile, StepTiles
 from runtime.model.paged_kv import PagedKV
 
 CASES = [("qwen", QWEN2, 5, 2000, 100), ("qwen", QWEN2, 32, 2000, 100)]
@@ -29,10 +29,12 @@ WORKERS = 15
 
 
 def bucket_of(rows: int) -> int:
+    """Of the graphs that are measured."""
     return 8 if rows <= 8 else 32
 
 
 def sizes(config: ModelConfig, product: str) -> tuple[int, int]:
+    """Outputs and inputs of a product."""
     return {
         "qkv": (config.q_width + 2 * config.kv_width, config.hidden),
         "o": (config.hidden, config.q_width),
@@ -43,6 +45,7 @@ def sizes(config: ModelConfig, product: str) -> tuple[int, int]:
 
 
 def linear_candidates(config: ModelConfig, bucket: int, product: str) -> Iterator[LinearTile]:
+    """Tiles that fit twice into shared memory and divide the weight evenly."""
     outputs, inputs = sizes(config, product)
     lines_m, is_gated = max(16, bucket), product == "gate_up"
     for is_turned, block_n, block_k, splits, stages, lines in itertools.product(
@@ -70,6 +73,7 @@ def variants(best: LinearTile) -> Iterator[LinearTile]:
 
 
 def attention_candidates() -> Iterator[AttentionTile]:
+    """Of the attention and of its merge."""
     for megabytes in (0, 8, 24):
         yield AttentionTile(ahead_bytes=megabytes << 20)
         yield AttentionTile(ahead_bytes=megabytes << 20, releases_first=True)
@@ -80,7 +84,7 @@ def attention_candidates() -> Iterator[AttentionTile]:
 
 
 def merged_attention(best: AttentionTile, tile: AttentionTile) -> AttentionTile:
-    """Its two kernels are tuned one after the other: what a candidate leaves at the default stays as it is."""
+    """Its two kernels are tuned in turn: what a candidate leaves at the default stays as it is."""
     changed = {
         field: value for field, value in asdict(tile).items() if value != asdict(AttentionTile())[field]
     }
@@ -88,16 +92,19 @@ def merged_attention(best: AttentionTile, tile: AttentionTile) -> AttentionTile:
 
 
 def candidates(config: ModelConfig, bucket: int, product: str) -> list[Any]:
+    """Of a product, or of the attention."""
     if product == "attention":
         return list(attention_candidates())
     return list(linear_candidates(config, bucket, product))
 
 
 def decoder_of(config: ModelConfig, bucket: int) -> CudaDecoder:
+    """With random weights."""
     return CudaDecoder(random_weights(config), buckets=(bucket,))
 
 
 def compile_part(part: list[tuple[str, int, str, Any]]) -> None:
+    """Fills the cache of compiled kernels; runs in a process of its own."""
     made: dict[tuple[str, int], Any] = {}
     configs = {name: config for name, config, *_ in CASES}
     for name, rows, product, tile in part:
@@ -150,6 +157,7 @@ def leave_out(step: Any, product: str) -> None:
 
 
 def tune(name: str, config: ModelConfig, rows: int, shared: int, own: int) -> dict[str, Any]:
+    """One case; prints what was best after each product."""
     bucket = bucket_of(rows)
     decoder = decoder_of(config, bucket)
     kv = PagedKV(config, 1024, BLOCK_TOKENS, PLACEMENT)
@@ -188,7 +196,8 @@ def tune(name: str, config: ModelConfig, rows: int, shared: int, own: int) -> di
     decode.STARTS_EARLY = True
     floor_us = needed_bytes(config, rows, shared, own) / 4.25e12 * 1e6
     sys.stdout.write(
-        f"{name} {rows}: {best_us:.0f} us, {floor_us / best_us:.2f} of 4.25 TB/s; {late_us:.0f} us without early starts\n"
+        f"{name} {rows}: {best_us:.0f} us, {floor_us / best_us:.2f} of 4.25 TB/s; "
+        f"{late_us:.0f} us without early starts\n"
     )
     return {
         "model": name,
@@ -201,6 +210,7 @@ def tune(name: str, config: ModelConfig, rows: int, shared: int, own: int) -> di
 
 
 def main() -> None:
+    """Compiles everything in parallel, then measures alone."""
     wanted = [
         (name, rows, product, tile)
         for name, config, rows, _, _ in CASES

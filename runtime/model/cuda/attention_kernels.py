@@ -1,4 +1,4 @@
-"""Attention over block tables: decode by work items (cascade), prefill by query tiles; rotary, KV write, merge.
+"""Attention over block tables: decode by work items (cascade), prefill by query tiles.
 
 Constexprs (capitals) are the shapes of the model, of the tile and of the plan (see `plan.PlanLayout`).
 Exponentials are powers of two: scores carry the factor log2(e).
@@ -145,12 +145,12 @@ def attend_items(
     BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, HAS_NORMS: tl.constexpr,
     AHEAD_LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr, STARTS_EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Each work item: queries of its rows over its keys, one KV head; the item with a row's end writes its KV.
+    """Each work item: queries of its rows over its keys, one KV head; a row's last item writes its KV.
 
     The newest token's key is taken from qkv, not from its slot, so no program reads what another one writes.
     Grid [items that the plan may have, KV_HEADS]; partial_out [items, KV_HEADS, BLOCK_M, head_dim] float32,
-    partial_lse without the last axis. Programs without an item ask L2 for weights (`ahead`): attention hardly
-    uses the memory's bandwidth, the products after it use nothing else.
+    partial_lse without the last axis. Programs without an item ask L2 for weights (`ahead`): attention
+    hardly uses the memory's bandwidth, the products after it use nothing else.
     """
     item, kv_head = tl.program_id(0), tl.program_id(1)
     items = tl.load(plan)
@@ -223,7 +223,7 @@ def merge_items(
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr,
     RELEASES_FIRST: tl.constexpr, STARTS_EARLY: tl.constexpr,
 ):  # fmt: skip
-    """attended [rows, HEADS * head_dim]: each row's partials weighed by their log-sum-exps. Grid [rows, HEADS]."""
+    """attended [rows, HEADS * head_dim]: partials weighed by their log-sum-exps. Grid [rows, HEADS]."""
     row, head = tl.program_id(0), tl.program_id(1)
     group: tl.constexpr = HEADS // KV_HEADS
     dims = tl.arange(0, BLOCK_D)
@@ -282,7 +282,7 @@ def attend_tiles(
     in_half = (steps < count)[:, None] & (halves < half)
     low = tl.load(q_at, mask=in_half, other=0.0).to(tl.float32) * (scale * LOG2_E)
     high = tl.load(q_at + half, mask=in_half, other=0.0).to(tl.float32) * (scale * LOG2_E)
-    best, weight, total = attend_keys(
+    _, weight, total = attend_keys(
         low.to(q.dtype.element_ty),
         high.to(q.dtype.element_ty),
         tl.full((BLOCK_M,), float("-inf"), tl.float32),

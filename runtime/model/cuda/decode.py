@@ -3,6 +3,7 @@
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -28,7 +29,8 @@ _SUMS: Final = 1 << 22
 """float32 for the partial sums of split products."""
 SMALLEST_BLOCK_TOKENS: Final = 16
 """The contract's; tables are as long as the model's context in blocks of this size."""
-STARTS_EARLY = True
+STARTS_EARLY: bool = True
+"""Kernels begin before the one before them has ended (programmatic dependent launch, from capability 9.0)."""
 
 
 class CudaDecoder:
@@ -72,6 +74,18 @@ class _Scratch:
         self.counters = torch.zeros(4096, dtype=torch.int32, device=device)
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What surrounds a product. tiles_before: programs that left sums of squares of x, 0 without a norm.
+
+    next_norm: given where the product is added to the residual stream.
+    """
+
+    tiles_before: int = 0
+    bias: Tensor | None = None
+    next_norm: Tensor | None = None
+
+
 class _BucketStep:
     """Static tensors and the graph of one bucket."""
 
@@ -88,10 +102,11 @@ class _BucketStep:
             rows_per_item=self._lines_m * config.kv_heads // config.heads,
         )
         is_cuda = device.type == "cuda"
+        self._can_start_early = is_cuda and torch.cuda.get_device_capability(device) >= (9, 0)
         self._host = torch.zeros(self._layout.size, dtype=torch.int32, pin_memory=is_cuda)
         self._device_plan = torch.zeros(self._layout.size, dtype=torch.int32, device=device)
         self._plan = StepPlan(self._layout, self._host.numpy())
-        self._copied = torch.cuda.Event() if is_cuda else None
+        self._copied = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call] # torch's own
         self._graph: torch.cuda.CUDAGraph | None = None
         self._is_captured = False
         self._store: weakref.ref[KVStore] | None = None
@@ -162,65 +177,54 @@ class _BucketStep:
         tiles = 1
         next_norms = [*(layer.attn_norm for layer in weights.layers[1:]), weights.norm]
         for index, (layer, next_norm) in enumerate(zip(weights.layers, next_norms, strict=True)):
-            self._linear("qkv", self._scaled, layer.qkv, self._qkv, tiles_before=tiles, bias=layer.qkv_bias)
+            self._linear("qkv", self._scaled, layer.qkv, self._qkv, _Around(tiles, layer.qkv_bias))
             self._attend(index, layer)
-            tiles = self._linear("o", self._attended, layer.o, self._x, next_norm=layer.ffn_norm)
-            self._linear("gate_up", self._scaled, layer.gate_up, self._gated, tiles_before=tiles)
-            tiles = self._linear("down", self._gated, layer.down, self._x, next_norm=next_norm)
-        self._linear("head", self._scaled, weights.head, self._logits, tiles_before=tiles)
+            stream = _Around(next_norm=layer.ffn_norm)
+            tiles = self._linear("o", self._attended, layer.o, self._x, stream)
+            self._linear("gate_up", self._scaled, layer.gate_up, self._gated, _Around(tiles))
+            stream = _Around(next_norm=next_norm)
+            tiles = self._linear("down", self._gated, layer.down, self._x, stream)
+        self._linear("head", self._scaled, weights.head, self._logits, _Around(tiles))
 
     def _attend(self, index: int, layer: StepLayer) -> None:
-        config, layout, scratch, tile = (
-            self._weights.config,
-            self._layout,
-            self._scratch,
-            self.tiles.attention,
-        )
+        config, layout, scratch = self._weights.config, self._layout, self._scratch
+        tile = self.tiles.attention
         shape = {
             "ROWS_PER_ITEM": layout.rows_per_item, "HEADS": config.heads, "KV_HEADS": config.kv_heads,
-            "HEAD_DIM": config.head_dim, "BLOCK_M": self._lines_m, "BLOCK_D": power_of_two(config.head_dim, 32),
-            "RELEASES_FIRST": tile.releases_first,
+            "HEAD_DIM": config.head_dim, "BLOCK_M": self._lines_m,
+            "BLOCK_D": power_of_two(config.head_dim, 32), "RELEASES_FIRST": tile.releases_first,
         }  # fmt: skip
         attention_kernels.attend_items[(layout.items, config.kv_heads)](
             self._qkv, self._rotations, self._or_x(layer.qk_norm), self._bases, self._device_plan,
-            scratch.partial_out, scratch.partial_lse, layer.gate_up, index, config.rms_eps, 1 / math.sqrt(config.head_dim),
-            ROWS=self._bucket, TABLES_AT=layout.tables_at, TABLE_BLOCKS=layout.table_blocks,
-            ITEMS_AT=layout.items_at, BLOCK_S=tile.keys, HAS_NORMS=layer.qk_norm is not None,
+            scratch.partial_out, scratch.partial_lse, layer.gate_up, index, config.rms_eps,
+            1 / math.sqrt(config.head_dim), ROWS=self._bucket, TABLES_AT=layout.tables_at,
+            TABLE_BLOCKS=layout.table_blocks, ITEMS_AT=layout.items_at, BLOCK_S=tile.keys,
+            HAS_NORMS=layer.qk_norm is not None,
             AHEAD_LINES=min(tile.ahead_bytes, layer.gate_up.nbytes) // 128 // 256 * 256,
             num_warps=tile.warps, num_stages=tile.stages, **shape, **self._early(),
         )  # fmt: skip
         attention_kernels.merge_items[(self._bucket, config.heads)](
             self._device_plan, scratch.partial_out, scratch.partial_lse, self._attended,
-            COUNTS_AT=layout.counts_at, PARTS_AT=layout.parts_at, PARTS=PARTS, BLOCK_P=tile.parts, num_warps=tile.merge_warps,
-            **shape, **self._early(),
+            COUNTS_AT=layout.counts_at, PARTS_AT=layout.parts_at, PARTS=PARTS, BLOCK_P=tile.parts,
+            num_warps=tile.merge_warps, **shape, **self._early(),
         )  # fmt: skip
 
-    def _linear(
-        self,
-        product: str,
-        x: Tensor,
-        weight: Tensor,
-        out: Tensor,
-        *,
-        tiles_before: int = 0,
-        bias: Tensor | None = None,
-        next_norm: Tensor | None = None,
-    ) -> int:
-        """tiles_before: programs that left sums of squares of x, 0 if x is not to be normalised; returns our own."""
+    def _linear(self, product: str, x: Tensor, weight: Tensor, out: Tensor, around: _Around) -> int:
+        """Returns how many programs left sums of squares, for the product after this one."""
         outputs, inputs = out.shape[1], x.shape[1]
-        lines_m = power_of_two(self._bucket)
         tile: LinearTile = getattr(self.tiles, product)
         early = self._early()
         programs = -(-outputs // tile.block_n)
         share = -(-inputs // tile.splits)
         splits = -(-inputs // (share + -share % tile.block_k))  # fewer where whole steps of block_k reach
         linear_kernels.linear[(programs, splits)](
-            x, weight, self._or_x(bias), self._squares, self._x, out, self._scaled, self._or_x(next_norm),
-            self._scratch.sums, self._scratch.counters, self._weights.config.rms_eps, self._bucket, tiles_before,
-            N=outputs, K=inputs, HAS_NORM=tiles_before > 0, BLOCK_T=power_of_two(inputs) // 16, HAS_BIAS=bias is not None,
-            IS_GATED=product == "gate_up", IS_STREAM=next_norm is not None,
-            IS_TURNED=tile.is_turned, BLOCK_M=lines_m,
-            BLOCK_N=tile.block_n, BLOCK_K=tile.block_k, SPLITS=splits,
+            x, weight, self._or_x(around.bias), self._squares, self._x, out, self._scaled,
+            self._or_x(around.next_norm), self._scratch.sums, self._scratch.counters,
+            self._weights.config.rms_eps, self._bucket, around.tiles_before, N=outputs, K=inputs,
+            HAS_NORM=around.tiles_before > 0, BLOCK_T=power_of_two(inputs) // 16,
+            HAS_BIAS=around.bias is not None, IS_GATED=product == "gate_up",
+            IS_STREAM=around.next_norm is not None, IS_TURNED=tile.is_turned,
+            BLOCK_M=power_of_two(self._bucket), BLOCK_N=tile.block_n, BLOCK_K=tile.block_k, SPLITS=splits,
             LINES=tile.lines if early["STARTS_EARLY"] else 0, RELEASES_FIRST=tile.releases_first,
             num_warps=tile.warps, num_stages=tile.stages, **early,
         )  # fmt: skip
@@ -232,7 +236,7 @@ class _BucketStep:
 
     def _early(self) -> dict[str, bool]:
         """Launch option and constexpr of kernels that may start before the one before them has ended."""
-        if self._device_plan.device.type == "cuda" and STARTS_EARLY:
+        if STARTS_EARLY and self._can_start_early:
             return {"STARTS_EARLY": True, "launch_pdl": True}
         return {"STARTS_EARLY": False}
 

@@ -145,22 +145,22 @@ class StepPlan:
         StepTooLargeError where tables or items do not fit; the buffer is then of no use.
         """
         layout, buffer = self.layout, self._buffer
-        tables = [tuple(table) for table in tables]
+        held = [tuple(table) for table in tables]
         contexts = [span.context_tokens for span in spans]
         at = HEADER
         buffer[at : at + len(spans)] = [span.token_ids[0] for span in spans]
         at += layout.rows
         buffer[at : at + len(spans)] = [context - 1 for context in contexts]
-        if self._goes_on(tables, contexts, block_tokens):
+        if self._goes_on(held, contexts, block_tokens):
             changed = layout.head_end
-            for row, (table, before) in enumerate(zip(tables, self._tables, strict=True)):
+            for row, (table, before) in enumerate(zip(held, self._tables, strict=True)):
                 if len(table) > len(before):
                     self._write_table(row, table)
                     changed = layout.size
         else:
-            self._plan(tables, contexts, block_tokens)
+            self._plan(held, contexts, block_tokens)
             changed = layout.size
-        self._tables, self._contexts = tables, contexts
+        self._tables, self._contexts = held, contexts
         return changed
 
     def _goes_on(self, tables: list[tuple[int, ...]], contexts: list[int], block_tokens: int) -> bool:

@@ -1,4 +1,4 @@
-"""Attention of a pass that goes layer by layer on a CUDA device: one launch for a ragged batch, pages in place."""
+"""Attention of a pass that goes layer by layer on a CUDA device: one launch a layer for a ragged batch."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from runtime.model.forward_batch import ForwardBatch, KVStorage
 
 
 class TileAttention:
-    """A StepAttention: each program takes some rows of a span, all heads of a KV group, and that group's keys."""
+    """A StepAttention: a program takes some rows of a span and all heads of a KV group."""
 
     def __init__(
         self, config: ModelConfig, storage: KVStorage, batch: ForwardBatch, tables: Sequence[Sequence[int]]

@@ -1,4 +1,4 @@
-"""How products and attention of a decode step are cut into programs: plain numbers, by measurement (ADR 0014)."""
+"""How a decode step is cut into programs: plain numbers, by measurement (ADR 0014)."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +29,8 @@ class LinearTile:
 class AttentionTile:
     """Keys read at once; partials merged at once.
 
-    ahead_bytes: how much of gate_up's weight programs without work ask L2 for. releases_first: as in a product.
+    ahead_bytes: how much of gate_up's weight programs without work ask L2 for. releases_first: as in
+    LinearTile.
     """
 
     keys: int = 64

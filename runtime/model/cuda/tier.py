@@ -50,7 +50,7 @@ def _driver_version(file: Path = Path("/proc/driver/nvidia/version")) -> str:
 
 
 class CudaTier:
-    """Over plain weights on a CUDA device. Kernels are compiled once for a model's shape, then cached by Triton."""
+    """Over plain weights on a CUDA device. Triton compiles once for a model's shape and caches that."""
 
     name: Literal["cuda"] = "cuda"
 

@@ -148,7 +148,7 @@ def test_two_stores_in_turn_do_not_mix(pair: Pair) -> None:
 def test_a_token_that_is_not_in_the_vocabulary_is_refused(pair: Pair) -> None:
     model = pair[0]
     kv = PagedKV(model.config, 4, 16, model.placement)
-    with pytest.raises(IndexError, match="0..299"):
+    with pytest.raises(IndexError, match=r"0\.\.299"):
         model.forward(ForwardBatch((Span([300], 0, 1, (0,)),)), kv)
 
 

@@ -61,8 +61,8 @@ def keys_seen(buffer: np.ndarray, row: int) -> list[tuple[int, int]]:
         assert place < rows
         assert fields[4 + place] == row
         table = buffer[LAYOUT.tables_at + fields[4] * LAYOUT.table_blocks :]
-        for key in range(first, min(end, position)):
-            seen.append((int(table[key // buffer[1]]), key % int(buffer[1])))
+        keys = range(first, min(end, position))
+        seen += [(int(table[key // buffer[1]]), key % int(buffer[1])) for key in keys]
     return seen
 
 
