@@ -101,7 +101,10 @@ def _nucleus(probabilities: Tensor, top_p: float) -> Tensor:
 def _likeliest(logits: Tensor) -> tuple[list[int], list[bool]]:
     """Of each row the lowest id of its largest logit, and whether all its logits are finite."""
     if logits.device.type != "cpu" or logits.dtype != torch.float32:
-        return logits.argmax(dim=-1).tolist(), torch.isfinite(logits).all(dim=-1).tolist()
+        # Both in one tensor: a device is waited for once a step.
+        finite = torch.isfinite(logits).all(dim=-1)
+        tokens, is_finite = torch.stack((logits.argmax(dim=-1), finite.long())).tolist()
+        return tokens, [bool(flag) for flag in is_finite]
     # numpy runs on this thread alone. torch would wake its own, which then stay awake beside a native step.
     rows = logits.numpy()
     return rows.argmax(axis=-1).tolist(), np.isfinite(rows).all(axis=-1).tolist()
