@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Final
 RESUME_WITHIN: Final = timedelta(hours=6)
 """A machine drifts: runs that lie further apart are not compared with each other."""
 
+_PATH: Final = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+([\w.@+-]+)")
 Line = dict[str, Any]
 
 
@@ -27,8 +29,10 @@ class Session:
     def add(self, line: Line) -> None:
         """Appends it to the file and to the session."""
         whole = {"session": self.session, "at": datetime.now(UTC).isoformat(timespec="seconds"), **line}
-        self.lines.append(whole)
-        _append(self.path, whole)
+        # What a process says names folders of this machine, which mean nothing elsewhere.
+        text = _PATH.sub(r"…/\1", json.dumps(whole, ensure_ascii=False))
+        self.lines.append(json.loads(text))
+        _append(self.path, text)
 
     @property
     def runs(self) -> list[Line]:
@@ -73,11 +77,11 @@ def read_lines(path: Path) -> list[Line]:
     """Every whole line; a last one that was cut is left out."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().split("\n")[:-1] if line]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
 
 
-def _append(path: Path, line: Line) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+def _append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())

@@ -55,3 +55,12 @@ def test_the_last_session_is_what_a_document_is_made_of(path: Path) -> None:
     assert (found.session, found.about) == (second.session, ABOUT)
     assert found.latest("own") is None
     assert found.latest("not_installed") is not None
+
+
+def test_a_line_names_no_folder_of_this_machine(path: Path) -> None:
+    session = new_session(path, ABOUT)
+    error = 'exit code 1: File "/somewhere/of/mine/run.py", line 3: vllm_cpu/conc at 3 GB/s'
+    session.add({"kind": "run", "config": "vllm_cpu/conc", "error": error})
+    kept = 'exit code 1: File "…/run.py", line 3: vllm_cpu/conc at 3 GB/s'
+    assert session.runs[0]["error"] == read_lines(path)[-1]["error"] == kept
+    assert session.runs[0]["config"] == "vllm_cpu/conc"
