@@ -167,6 +167,7 @@ class DeviceView(ContractModel):
     models: list[str]
     labels: dict[str, str]
     calibrations: list[Calibration] = []
+    """What it was calibrated to, as its agent last reported."""
     fence: int
     attempt_id: AttemptId | None
     last_seen_at: AwareDatetime

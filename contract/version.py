@@ -1,7 +1,8 @@
 """The version of everything in this package.
 
-Changed whenever a field is: model, schema, vectors, Swift and this number go in one commit
-(docs/adr/0001). A reader refuses a stream whose version it does not know.
+Changed whenever a field of a released version is: model, schema, vectors, Swift and this number go in one
+commit (docs/adr/0001). 1.0 is that of the first release, which is not out yet, and still grows; both sides
+come from one checkout until then. A reader refuses a stream whose version it does not know.
 """
 
 from typing import Final
