@@ -223,7 +223,7 @@ class AttemptRunner:
             gap_ns=gap_ns,
             slept_ns=slept_ns,
             runtime=self._runtime(),
-            quiet_since_ns=progress.quiet_since_ns,
+            quiet_since_ns=max(progress.quiet_since_ns, self._away_until_ns()),
             ready=progress.ready,
             cancel=self._delivery.cancelled,
             lease_gone=self._lease_gone,
@@ -236,6 +236,9 @@ class AttemptRunner:
             settled=self._delivery.settled,
             shutdown=self._shutdown.is_set(),
         )
+
+    def _away_until_ns(self) -> int:
+        return self._process.away_until_ns if self._process is not None else 0
 
     def _runtime(self) -> RuntimeCondition:
         if self._process is not None:

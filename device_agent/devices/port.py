@@ -27,6 +27,11 @@ class RuntimeProcess(Protocol):
         """The same where the device is this machine, else None."""
         ...
 
+    @property
+    def away_until_ns(self) -> int:
+        """Until when its device was out of reach, monotonic: silence before that says nothing. 0: never."""
+        ...
+
     def exit_status(self) -> ExitStatus | None:
         """None while it lives, or while what it left on its device is still being brought here."""
         ...

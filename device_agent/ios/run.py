@@ -80,6 +80,7 @@ class AppRun:
         self._was_attached = False
         self._away_since_ns: int | None = None
         self._told_away = False
+        self._back_ns = 0
         self._detached_s: float | None = None
         self._reattached_s: float | None = None
         self._sent_signal: int | None = None
@@ -93,6 +94,10 @@ class AppRun:
     @property
     def host_pid(self) -> int | None:
         return None
+
+    @property
+    def away_until_ns(self) -> int:
+        return self._back_ns if self._away_since_ns is None else monotonic_ns()
 
     def exit_status(self) -> ExitStatus | None:
         return self._status
@@ -221,6 +226,8 @@ class AppRun:
         self._wishes.lease = True
         if self._detached_s is not None:
             self._reattached_s = monotonic_ns() / 1e9
+        if self._away_since_ns is not None:
+            self._back_ns = monotonic_ns()
         self._away_since_ns, self._told_away = None, False
 
     async def _look(self) -> None:

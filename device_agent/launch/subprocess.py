@@ -40,6 +40,10 @@ class _Signalled:
     def host_pid(self) -> int | None:
         return self._pid
 
+    @property
+    def away_until_ns(self) -> int:
+        return 0
+
     def exit_status(self) -> ExitStatus | None:
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from contract.events.envelope import Stream
 from contract.failures import FAILURES, FailureReason
 from tests.fakes.agent_process import alive, wait_until_dead
 from tests.fakes.device_lanes import Cell, Played, play
-from tests.fakes.device_rig import DeviceRig, device_rig
+from tests.fakes.device_rig import QUICK_LIMITS, DeviceRig, device_rig
 
 pytestmark = [pytest.mark.phone, pytest.mark.timeout(1500 if os.environ.get("DEVICE_MATRIX") else 600)]
 
@@ -206,6 +206,17 @@ def test_a_device_that_never_answers_delays_no_other(rig: DeviceRig) -> None:
     assert attempt.result.outcome == "succeeded"
     rig.heal(sick)
     rig.wait_for_report(sick, ready=True)
+
+
+def test_a_device_that_is_away_has_not_stalled(rig: DeviceRig) -> None:
+    udid = rig.devices.udids[0]
+    rig.wait_for_report(udid, ready=True)
+    rig.devices.fault(udid, "detach", at="event:20", for_s=4.0)
+    limits = QUICK_LIMITS.model_copy(update={"stall_s": 2.0})
+    attempt = rig.attempt(rig.submit(udid, limits, tokens=300))
+    assert attempt.result is not None
+    assert attempt.result.outcome == "succeeded", attempt.result
+    assert rig.lost(attempt) == []
 
 
 def test_a_worker_that_is_killed_costs_an_attempt_nothing(rig: DeviceRig) -> None:
