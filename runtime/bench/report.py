@@ -81,7 +81,9 @@ def build_report(found: Findings) -> BenchReport:
         bound=limits,
         wall_vs_bound=walls["paged"] / limits.wall_s if "paged" in walls else None,
         decode_step_vs_bandwidth=_decode(found, counted, costs),
-        worst_gap_vs_median_itl=_median(worst_gap_vs_median_itl(run.events) for run in found.arriving.runs),
+        worst_gap_vs_median_itl=_median(
+            gap for run in found.arriving.runs if (gap := worst_gap_vs_median_itl(run.events)) is not None
+        ),
         pool_waste_percent=_waste(paged, budget, found.shared_tokens),
         event_cost_percent=_event_cost(found.main.runs),
         footprint_above_weights_and_live_kv_mb=_footprint_above(paged, budget),

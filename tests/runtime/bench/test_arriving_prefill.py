@@ -24,8 +24,7 @@ def test_the_longest_gap_is_told_against_the_median() -> None:
 
 @pytest.mark.parametrize("read_ms", [[], [5], [200]])
 def test_a_prefill_that_did_not_meet_a_decode_measured_nothing(read_ms: list[int]) -> None:
-    with pytest.raises(ValueError, match="the prefill"):
-        worst_gap_vs_median_itl(told([10, 20, 30], read_ms))
+    assert worst_gap_vs_median_itl(told([10, 20, 30], read_ms)) is None
 
 
 def test_the_arriving_agent_has_written_before_it_reads() -> None:
