@@ -11,6 +11,8 @@ from device_agent.recording.transcript import PlistForm, Sender
 MAX_FRAME_BYTES: Final = 8 << 20
 _MUX_HEADER: Final = struct.Struct("<IIII")
 _MUX_VERSION: Final = 1
+_MAX_CONNECTING: Final = 64
+"""usbmuxd answers one by one: whoever asks for more at once is not followed into a port."""
 _SNIFF_BYTES: Final = 12
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _TLS_HEADER_BYTES: Final = 5
@@ -159,6 +161,8 @@ class Conversation:
             return
         port = content.get("PortNumber")
         if sender == "host" and content.get("MessageType") == "Connect" and isinstance(port, int):
+            if len(self._connecting) >= _MAX_CONNECTING:
+                self._connecting.clear()
             # usbmux carries the port in network order inside a little-endian number.
             self._connecting[tag] = ((port & 0xFF) << 8) | ((port >> 8) & 0xFF)
         elif sender == "device" and tag in self._connecting and content.get("Number") == 0:

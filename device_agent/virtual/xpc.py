@@ -24,7 +24,8 @@ Message = dict[str, Any]
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _SETTINGS, _PING, _WINDOW_UPDATE = 0x0, 0x4, 0x6, 0x8
 _ACK: Final = 0x1
-_MAX_CONCURRENT_STREAMS, _INITIAL_WINDOW_SIZE = 0x3, 0x4
+_CONCURRENT_STREAMS, _INITIAL_WINDOW_SIZE = 0x3, 0x4
+_MAX_STREAMS: Final = 100
 _MAX_FRAME_BYTES: Final = 16384
 _MAX_MESSAGE_BYTES: Final = 8 << 20
 _WINDOW_BYTES: Final = 1 << 20
@@ -46,7 +47,7 @@ async def serve_xpc(wire: Wire, answer: Callable[[Message], Awaitable[Message | 
     """One connection until the client leaves; `answer` gives the reply to a message, or none."""
     if await wire.receive(len(_PREFACE)) != _PREFACE:
         raise ValueError("no HTTP/2")
-    settings = struct.pack(">HIHI", _MAX_CONCURRENT_STREAMS, 100, _INITIAL_WINDOW_SIZE, _WINDOW_BYTES)
+    settings = struct.pack(">HIHI", _CONCURRENT_STREAMS, _MAX_STREAMS, _INITIAL_WINDOW_SIZE, _WINDOW_BYTES)
     await wire.send(_frame(_SETTINGS, 0, settings) + _frame(_WINDOW_UPDATE, 0, struct.pack(">I", 1 << 24)))
     streams: dict[int, bytearray] = {}
     while True:
@@ -54,6 +55,8 @@ async def serve_xpc(wire: Wire, answer: Callable[[Message], Awaitable[Message | 
         if kind == _PING and not flags & _ACK:
             await wire.send(_frame(_PING, 0, body, flags=_ACK))
         if kind == _DATA:
+            if stream not in streams and len(streams) >= _MAX_STREAMS:
+                raise ValueError(f"more than {_MAX_STREAMS} streams")
             buffer = streams.setdefault(stream, bytearray())
             buffer += body
             await _give_back_window(wire, stream, len(body))

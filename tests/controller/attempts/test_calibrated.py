@@ -6,34 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from contract.calibration import Calibration, CalibrationKey
+from contract.calibration import Calibration
 from contract.jobs import ArmSpec, EngineOptions
 from controller.attempts.calibrated import calibrations_for
 from controller.db.models import DeviceRow, JobRow
 from controller.runs.views import device_views
 from tests.controller.farm import START, Farm, fixed_id, report
-
-KEY = CalibrationKey(
-    model_digest="sha256:0",
-    runtime_version="1",
-    torch_version="2",
-    cpu="c",
-    cores=2,
-    device="cpu",
-    tier="native",
-    dtype="bfloat16",
-)
+from tests.fakes.calibrations import KEY
+from tests.fakes.calibrations import calibration as fake_calibration
 
 
 def calibration(age_s: float = 0.0, model: str = "tiny", threads: int = 2, **key: Any) -> Calibration:
-    return Calibration(
-        model=model,
-        key=KEY.model_copy(update=key),
-        measured_at=START - timedelta(seconds=age_s),
-        threads=threads,
-        max_batch_sequences=16,
-        prefill_chunk_tokens=256,
-    )
+    """One of this age when the farm's clock starts, whose key differs so."""
+    at = START - timedelta(seconds=age_s)
+    return fake_calibration(model, threads, key=KEY.model_copy(update=key), measured_at=at)
 
 
 def chosen(calibrations: list[Calibration], **engine: Any) -> Calibration | None:
