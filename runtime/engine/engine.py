@@ -21,7 +21,13 @@ from runtime.engine.arm import (
 )
 from runtime.engine.graph import CallKey
 from runtime.engine.trace import TraceObserver
-from runtime.errors import ContaminationError, ContextOverflowError, PoolTooSmallError, RuntimeFault
+from runtime.errors import (
+    ContaminationError,
+    ContextOverflowError,
+    NonFiniteLogitsError,
+    PoolTooSmallError,
+    RuntimeFault,
+)
 from runtime.kv.block_pool import BlockPool
 from runtime.kv.contamination import BlockShadow
 from runtime.kv.prefix_cache import PrefixCache
@@ -163,9 +169,23 @@ class PagedArm:
         logits = self._model.forward(ForwardBatch(spans), self._kv)
         wanting = [row.sequence for row in batch.rows if row.wants_logits]
         sampled, broken = draw(logits, {sequence: self._samplers[sequence] for sequence in wanting})
+        broken = {**self._broken_prompts(batch), **broken}
         if self._shadow is not None:
             broken = {**self._contaminated(batch, self._shadow), **broken}
         return sampled, broken
+
+    def _broken_prompts(self, batch: Batch) -> dict[int, RuntimeFault]:
+        """Prompts whose chunk is no number somewhere: found before any of it is published.
+
+        One such token spoils also those before it in its chunk (a hidden weight of 0 times NaN is NaN), and
+        these may be the prefix of others.
+        """
+        finite = self._kv.are_finite([row.slots for row in batch.prefill])
+        return {
+            row.sequence: NonFiniteLogitsError((self._samplers[row.sequence].sequence_id,))
+            for row, is_finite in zip(batch.prefill, finite, strict=True)
+            if not is_finite
+        }
 
     def _contaminated(self, batch: Batch, shadow: BlockShadow) -> Mapping[int, RuntimeFault]:
         for copy in batch.copies:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 from runtime.errors import PoolTooSmallError
@@ -76,6 +77,18 @@ class PagedKV:
         """[tokens, 2, kv_heads, head_dim]: a view of the first slots of a block."""
         start = block * self.block_tokens
         return self._layers[layer][start : start + tokens]
+
+    def are_finite(self, groups: Sequence[Sequence[int]]) -> list[bool]:
+        """For each group of slots, whether the last layer's K and V there are numbers.
+
+        What breaks in any layer reaches the last one, also where no logits are asked for.
+        """
+        if not groups:
+            return []
+        rows = self._layers[-1]
+        slots = torch.tensor([slot for group in groups for slot in group], device=rows.device)
+        finite = iter(torch.isfinite(rows.index_select(0, slots)).flatten(1).all(dim=1).tolist())
+        return [all([next(finite) for _ in group]) for group in groups]
 
     def free(self) -> None:
         """Let go of the tensors; the store cannot be used afterwards."""

@@ -133,7 +133,7 @@ def test_when_the_leader_is_cancelled_a_follower_goes_on_where_it_stopped(steps:
 
 
 def test_when_the_leader_fails_a_follower_takes_over_and_nothing_of_the_failed_is_reused() -> None:
-    """Its logits break at the end of its prompt: by then the followers hold what they share with it."""
+    """It breaks in the chunk behind the common part, before anybody else holds that."""
     arm = WatchedArm(Arrangement(blocks=120, config=wide(idle_prefill_tokens=16)))
     leader = arm.submit([*PARTS["A"], POISON_ID, *PARTS["B"], 1], 4)
     followers = [arm.submit([*PARTS["A"], *PARTS["C"], 2 + n], 4) for n in range(3)]
@@ -143,12 +143,26 @@ def test_when_the_leader_fails_a_follower_takes_over_and_nothing_of_the_failed_i
     assert broke.error.reason is FailureReason.NON_FINITE_LOGITS
     for key in followers:
         arm.check_output(key)
-    # A was the leader's work; of its own part nothing is left that anybody could find.
-    assert computed_tokens(arm) == 48 + 3
+    # Of the leader's work nothing is left that anybody could find: A is computed once more, and only once.
+    assert computed_tokens(arm) == 48 + 48 + 3
     again = arm.submit([*PARTS["A"], POISON_ID, *PARTS["B"], 9], 1)
     arm.run()
     admitted = {fact.key: fact.cached_tokens for fact in arm.of(Admitted)}
     assert admitted[again] == 48
+
+
+@pytest.mark.parametrize("tier", tiers())
+def test_what_a_leader_computed_in_the_chunk_in_which_it_broke_reaches_nobody(tier: str) -> None:
+    """Attention multiplies what it hides by 0: NaN goes back to the tokens before it in its chunk."""
+    arm = WatchedArm(Arrangement(tier=tier, blocks=120, config=wide(idle_prefill_tokens=64)))
+    leader = arm.submit([*PARTS["A"], POISON_ID, *PARTS["B"]], 4)
+    followers = [arm.submit([*PARTS["A"], 2 + n], 4) for n in range(3)]
+    arm.run()
+    assert isinstance(arm.ended[leader], CallBroke)
+    for key in followers:
+        arm.check_output(key)
+    assert computed_tokens(arm) == 48 + 3
+    arm.check_empty()
 
 
 def test_with_a_preempted_leader_the_rest_is_computed_once_more_at_most() -> None:

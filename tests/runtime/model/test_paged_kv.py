@@ -90,3 +90,11 @@ def test_a_pool_is_charged_for_what_was_written_and_gives_it_back(tiny: LlamaMod
     assert whole * 0.45 < held < whole * 0.6
     kv.free()
     assert charged_bytes() - before < whole // 10
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_slots_that_hold_no_numbers_are_found_with_their_group(tiny: LlamaModel, bad: float) -> None:
+    kv = PagedKV(tiny.config, 3, 4, tiny.placement)
+    kv.slots(tiny.config.layers - 1, 1, 4)[2, 1, 0, 3] = bad
+    assert kv.are_finite([[0, 1, 2], [5, 6, 7], [4, 5], [11]]) == [True, False, True, True]
+    assert kv.are_finite([]) == []
