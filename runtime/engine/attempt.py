@@ -141,17 +141,20 @@ class Attempt:
         return SerialTurns(arm, [agent.agent for agent in agents], progress.gives_way)
 
     def _plan_arms(self, model: LlamaModel, sizes: WorkloadSizes) -> dict[str, ArmPlan]:
-        memory = MachineMemory(
-            limit_bytes=self._limit_bytes,
-            physical_bytes=self._machine.memory_bytes or model.weights_bytes * 4,
-            weights_bytes=model.weights_bytes,
-            rest_bytes=max(0, read_footprint().footprint_bytes - model.weights_bytes),
-        )
         plans = {}
         for arm in self._spec.arms:
-            config = model.config
-            value_bytes = self._computes[arm.arm].placement.value_bytes
-            geometry = KVGeometry(config.layers, config.kv_heads, config.head_dim, value_bytes)
+            config, compute = model.config, self._computes[arm.arm]
+            geometry = KVGeometry(
+                config.layers, config.kv_heads, config.head_dim, compute.placement.value_bytes
+            )
+            memory = MachineMemory(
+                limit_bytes=self._limit_bytes,
+                physical_bytes=compute.device_memory_bytes
+                or self._machine.memory_bytes
+                or model.weights_bytes * 4,
+                weights_bytes=model.weights_bytes,
+                rest_bytes=max(0, read_footprint().footprint_bytes - model.weights_bytes),
+            )
             plans[arm.arm] = plan_arm(self._setups[arm.arm], geometry, memory, sizes)
             self._emitter.emit(budget_event(plans[arm.arm]))
         return plans

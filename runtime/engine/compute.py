@@ -22,6 +22,13 @@ class ComputeSetup:
     tier: TierChoice
     weight_dtype: WeightDtype
 
+    @property
+    def device_memory_bytes(self) -> int | None:
+        """Memory of the device's own, where model and KV must fit; None where it is the machine's."""
+        if self.placement.device.type != "cuda":
+            return None
+        return torch.cuda.mem_get_info(self.placement.device)[1]
+
     def as_conditions(self) -> dict[str, Any]:
         """What runs, and what a faster tier would have given, for the conditions."""
         device = self.placement.device
