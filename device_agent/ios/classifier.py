@@ -161,18 +161,6 @@ def classify(evidence: Evidence) -> Verdict:
     )
 
 
-def reclassified(earlier: Verdict, evidence: Evidence) -> Verdict | None:
-    """The verdict that late evidence changes, None when it changes nothing. It never becomes less certain.
-
-    `evidence` is everything: what the earlier verdict had, and what came late.
-    """
-    later = classify(evidence)
-    changed = (later.kind, later.reason) != (earlier.kind, earlier.reason)
-    if later.confidence > earlier.confidence and (changed or later.victim != earlier.victim):
-        return later
-    return None
-
-
 def _reason(best: Claim, evidence: Evidence) -> FailureReason | None:
     if best.kind is EndKind.STOPPED:
         return FailureReason.LEASE_EXPIRED if evidence.lease_expired else None

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-from contract.failures import FAILURES, FailureReason, Fault
+from contract.failures import FailureReason, Fault
 from device_agent.errors import LaunchError
 from device_agent.ios_worker.protocol import WorkerErrorKind
 
@@ -28,6 +28,7 @@ REASONS: Final = MappingProxyType(
         _K.DIGEST_WRONG: _R.TRANSPORT_LOST,
         _K.UNSUPPORTED: _R.DDI_MOUNT,
         _K.PROTOCOL: _R.TRANSPORT_LOST,
+        _K.BROKEN: _R.TRANSPORT_LOST,
         _K.LIBRARY_MISSING: _R.AGENT_BUG,
     }
 )
@@ -52,8 +53,3 @@ class StartRefusedError(LaunchError):
 
     kind: ClassVar[str] = "start-refused"
     fault: ClassVar[Fault] = Fault.LAB
-
-
-def advice_of(reason: FailureReason) -> str:
-    """What a person may do about it."""
-    return FAILURES[reason].advice

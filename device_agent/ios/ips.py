@@ -25,7 +25,6 @@ MAX_COUNT: Final = 2**53
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
 _CLOSER: Final = {"{": "}", "[": "]"}
-_STAMP = re.compile(r"-(\d{4}-\d{2}-\d{2}-\d{6})(?:[.\-_][\w.\-]*)?\.ips")
 _YEARS: Final = range(2000, 2200)
 
 
@@ -157,22 +156,3 @@ def _time(text: str, form: str) -> datetime | None:
         return datetime.strptime(text, form)  # noqa: DTZ007  (both forms end in %z)
     except ValueError:
         return None
-
-
-def name_stamp(file_name: str) -> str | None:
-    """`YYYY-MM-DD-HHMMSS`, local time of the device, out of a report's name; sorts as text.
-
-    The endings `.ips`, `.ips.synced` and `.ips.ca.synced` name the same report at other stages.
-    """
-    found = _STAMP.search(file_name)
-    return found.group(1) if found else None
-
-
-def may_concern(file_name: str, process_name: str) -> bool:
-    """Whether a report of that name is worth reading: a JetsamEvent, or a crash of this process."""
-    base = file_name.rsplit("/", 1)[-1]
-    stamp = _STAMP.search(base)
-    if stamp is None or stamp.start() == 0:
-        return False
-    subject = base[: stamp.start()]
-    return subject == "JetsamEvent" or process_name.startswith(subject)

@@ -1,7 +1,7 @@
 """The provisioning profile inside an IPA: until when, and on which devices, iOS lets the app start."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from contract.ids import DeviceId
@@ -10,7 +10,6 @@ from device_agent.property_list import PropertyListError, parse_property_list
 # The profile is a signed message; the list inside is stored plainly between these.
 _BEGIN: Final = b"<?xml"
 _END: Final = b"</plist>"
-EXPIRES_SOON: Final = timedelta(days=7)
 
 
 class ProfileUnreadableError(ValueError):

@@ -17,7 +17,6 @@ from device_agent.property_list import PropertyListError, parse_property_list
 
 _log = structlog.get_logger(__name__)
 
-DEFAULT_ADDRESS: Final = "/var/run/usbmuxd"
 _HEADER: Final = struct.Struct("<IIII")
 _PLIST_VERSION: Final = 1
 _PLIST_MESSAGE: Final = 8

@@ -11,7 +11,6 @@ from device_agent.ios.classifier import (
     RULES,
     EndKind,
     classify,
-    reclassified,
 )
 from device_agent.ios.evidence import (
     Evidence,
@@ -134,18 +133,17 @@ def test_gathering_goes_on_until_something_is_proven_or_the_deadline_passes() ->
 def test_a_late_report_turns_a_kill_from_outside_into_jetsam() -> None:
     early = seen(exit=KILLED, reports_listed=True, gathering_over=True)
     late = both(reports(jetsam(victim(rpages=89600))), exit=KILLED, gathering_over=True)
-    verdict = reclassified(classify(early), late)
-    assert verdict is not None
+    assert classify(early).kind is K.KILLED_OUTSIDE
+    verdict = classify(late)
     assert (verdict.kind, verdict.victim.resident_pages) == (K.JETSAM, 89600)
-    assert reclassified(verdict, late) is None
-    assert reclassified(verdict, early) is None
 
 
 def test_a_late_report_confirms_what_was_inferred() -> None:
     inferred = seen(exit=KILLED, memory=AT_LIMIT)
     late = both(reports(jetsam(victim())), exit=KILLED, memory=AT_LIMIT)
-    verdict = reclassified(classify(inferred), late)
-    assert verdict is not None
+    verdict = classify(late)
+    assert classify(inferred).kind is verdict.kind is K.JETSAM
+    assert classify(inferred).confidence < verdict.confidence
     assert verdict.report is not None
     assert verdict.report.memory.page_size_bytes == 16384
 

@@ -12,7 +12,6 @@ from device_agent.ios.classifier import (
     Verdict,
     claims_of,
     classify,
-    reclassified,
 )
 from device_agent.ios.evidence import (
     Evidence,
@@ -103,7 +102,6 @@ def test_any_evidence_has_a_verdict_that_an_event_can_carry(evidence: Evidence) 
     assert (verdict.reason is None) <= (verdict.kind is K.STOPPED)
     event = verdict_event(verdict, evidence, 1, 1)
     assert event is None or parse_event(event_line(event)) == event
-    assert reclassified(verdict, evidence) is None
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,8 +13,6 @@ from device_agent.ios.ips import (
     MAX_DEPTH,
     MAX_REPORT_BYTES,
     ReportUnreadableError,
-    may_concern,
-    name_stamp,
     read_ips,
 )
 from device_agent.ios.jetsam_report import (
@@ -51,7 +49,6 @@ def test_every_published_excerpt_is_read() -> None:
         assert report.complete, path.name
         assert report.taken_at is not None, path.name
         assert report.os_version, path.name
-        assert name_stamp(path.name) is None, path.name
 
 
 @pytest.mark.parametrize(
@@ -267,25 +264,6 @@ def test_any_values_in_the_known_members_are_read(
 )
 def test_names_are_compared_as_a_report_cuts_them(reported: str | None, own: str, same: bool) -> None:
     assert is_same_name(reported, own) is same
-
-
-@pytest.mark.parametrize(
-    ("file_name", "stamp", "concerns"),
-    [
-        ("JetsamEvent-2026-11-29-121000.ips", "2026-11-29-121000", True),
-        ("Retired/JetsamEvent-2026-11-29-121000.ips.synced", "2026-11-29-121000", True),
-        ("JetsamEvent-2026-11-29-121000.ips.ca.synced", "2026-11-29-121000", True),
-        ("Runner-2026-11-29-121000.ips", "2026-11-29-121000", True),
-        ("Runner-2026-11-29-121000.000.ips", "2026-11-29-121000", True),
-        ("Safari-2026-11-29-121000.ips", "2026-11-29-121000", False),
-        ("-2026-11-29-121000.ips", "2026-11-29-121000", False),
-        ("JetsamEvent.ips", None, False),
-        ("stacks-2026.txt", None, False),
-    ],
-)
-def test_names_of_files_tell_time_and_subject(file_name: str, stamp: str | None, concerns: bool) -> None:
-    assert name_stamp(file_name) == stamp
-    assert may_concern(file_name, "Runner") is concerns
 
 
 def test_text_that_no_database_holds_is_made_storable() -> None:
