@@ -44,7 +44,7 @@ STARTING = "starting"
 _PATIENT_TRIES = 4
 _SETTLE_S = 0.5
 # What a call fails with while its device is plugged in anew.
-_PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL})
+_PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL, WorkerErrorKind.BROKEN})
 
 
 class Attendant:
@@ -175,7 +175,9 @@ class Attendant:
         worker = await self._running_worker()
         try:
             answer = await worker.call(method, params, deadline_s, on_progress)
-        except DeviceFaultError:
+        except DeviceFaultError as error:
+            if error.fault_kind is WorkerErrorKind.BROKEN:
+                await worker.kill()
             if worker.ended:
                 self._worker_failed(worker)
             raise

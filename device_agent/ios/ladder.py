@@ -96,6 +96,7 @@ _PASSING: Final = MappingProxyType(
         _K.TUNNEL: FailureReason.TUNNEL_LOST.value,
         _K.STALLED: FailureReason.TRANSPORT_LOST.value,
         _K.DISCONNECTED: FailureReason.TRANSPORT_LOST.value,
+        _K.BROKEN: FailureReason.TRANSPORT_LOST.value,
     }
 )
 

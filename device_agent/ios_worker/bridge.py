@@ -7,7 +7,7 @@ from typing import Final
 
 from pymobiledevice3.usbmux import select_device
 
-from device_agent.ios_worker.faults import WorkerError, kind_of
+from device_agent.ios_worker.faults import WorkerError
 from device_agent.ios_worker.files import Progress
 from device_agent.ios_worker.protocol import Bridge, Nothing, WorkerErrorKind
 
@@ -56,9 +56,8 @@ class AppBridge:
         try:
             async with asyncio.timeout(_CONNECT_DEADLINE_S):
                 far_reader, far_writer = await self._connect(port)
-        except Exception as error:
-            if kind_of(error) is WorkerErrorKind.PROTOCOL:
-                raise
+        except Exception:
+            # Refused, gone or broken: whoever connected sees the end of it and tries again.
             await _end(writer)
             return
         ways = [

@@ -50,7 +50,7 @@ _KINDS: Final[tuple[tuple[tuple[type[BaseException], ...], WorkerErrorKind], ...
 
 
 def kind_of(error: BaseException) -> WorkerErrorKind:
-    """The kind of anything that a call raised; `protocol` for what nobody expected."""
+    """The kind of anything that a call raised; `protocol` or `broken` for what nobody expected."""
     if isinstance(error, WorkerError):
         return error.kind
     if isinstance(error, ios.AppInstallError):
@@ -63,7 +63,11 @@ def kind_of(error: BaseException) -> WorkerErrorKind:
         return K.FILE_MISSING
     if isinstance(error, DTXProtocolError):
         return K.PROTOCOL
-    return next((kind for types, kind in _KINDS if isinstance(error, types)), K.PROTOCOL)
+    known = next((kind for types, kind in _KINDS if isinstance(error, types)), None)
+    if known is not None:
+        return known
+    # Python's own errors out of the library: its state is not to be trusted any more.
+    return K.PROTOCOL if isinstance(error, ios.PyMobileDevice3Exception | OSError) else K.BROKEN
 
 
 def detail_of(error: BaseException) -> str:

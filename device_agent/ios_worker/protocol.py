@@ -38,6 +38,8 @@ class WorkerErrorKind(StrEnum):
     DIGEST_WRONG = "digest_wrong"
     UNSUPPORTED = "unsupported"
     PROTOCOL = "protocol"
+    BROKEN = "broken"
+    """The worker itself is in a state that nobody foresaw; it ends, and a new one may do the same call."""
     LIBRARY_MISSING = "library_missing"
 
 

@@ -46,9 +46,12 @@ _DROPPING: Final = frozenset(
 class Worker:
     """One device's calls. `write` takes one line without its newline."""
 
-    def __init__(self, udid: str, images: Path, write: Callable[[bytes], None]) -> None:
-        """Connects nothing before the first call."""
+    def __init__(
+        self, udid: str, images: Path, write: Callable[[bytes], None], end: Callable[[], None]
+    ) -> None:
+        """Connects nothing before the first call. end: this process should end."""
         self._write = write
+        self._end = end
         self._session = Session(udid, lambda pid, code, signal: self._watching.exited(pid, code, signal))
         identity = Identity(self._session)
         self._watching = Watching(self._session, identity, self._tell)
@@ -104,6 +107,8 @@ class Worker:
             if kind in _DROPPING:
                 await self._drop()
             self._fail(request, kind, detail_of(error))
+            if kind is WorkerErrorKind.BROKEN:
+                self._end()
 
     async def close(self) -> None:
         """Close everything, within the time for a goodbye."""
@@ -142,7 +147,7 @@ async def serve(udid: str, images: Path, lines_in: int, lines_out: int) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     calls: set[asyncio.Task[None]] = set()
-    worker = Worker(udid, images, lambda line: _write_whole(lines_out, line + b"\n"))
+    worker = Worker(udid, images, lambda line: _write_whole(lines_out, line + b"\n"), ended.set)
 
     def begin(line: bytes) -> None:
         try:

@@ -48,9 +48,11 @@ def ns_error(text: str) -> DTXNsError:
         (ns_error("its profile has not been explicitly trusted by the user"), K.PROVISIONING),
         (ns_error("Request to launch x failed."), K.LAUNCH_REFUSED),
         (WorkerError(K.DIGEST_WRONG, "x"), K.DIGEST_WRONG),
-        (AssertionError(), K.PROTOCOL),
-        (IndexError(), K.PROTOCOL),
-        (RuntimeError("attached to a different loop"), K.PROTOCOL),
+        (AssertionError(), K.BROKEN),
+        (IndexError(), K.BROKEN),
+        (RuntimeError("attached to a different loop"), K.BROKEN),
+        (OSError(28, "this host's disk is full"), K.PROTOCOL),
+        (ios.ProtocolError("odd"), K.PROTOCOL),
     ],
 )
 def test_an_exception_has_one_kind(error: BaseException, kind: K) -> None:
