@@ -1,8 +1,6 @@
-"""App packages (.ipa): what is read of one before it is installed, and one for emulated devices."""
+"""App packages (.ipa): what is read of one before it is installed."""
 
-import plistlib
 import zipfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,25 +82,3 @@ def _profile(archive: zipfile.ZipFile, bundle: str) -> dict[str, Any]:
         raise PackageError("ApplicationVerificationFailed", _NO_PROFILE.format(path=bundle.rstrip("/")))
     found = parse_property_list(data[start : end + len(b"</plist>")])
     return found if isinstance(found, dict) else {}
-
-
-def write_package(
-    path: Path, info: Mapping[str, Any], expires: datetime, devices: Sequence[str] | None
-) -> None:
-    """A package that emulated devices accept, with nothing to run in it. No Apple device takes it.
-
-    info needs CFBundleIdentifier; devices None signs it for all.
-    """
-    name = str(info.get("CFBundleExecutable", "Runner"))
-    profile: dict[str, Any] = {
-        "Name": "dynofarm virtual",
-        "ExpirationDate": expires.astimezone(UTC).replace(tzinfo=None),
-        "TeamIdentifier": ["VIRTUAL000"],
-        "Entitlements": {"get-task-allow": True},
-    }
-    profile |= {"ProvisionsAllDevices": True} if devices is None else {"ProvisionedDevices": list(devices)}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        bundle = f"Payload/{name}.app/"
-        archive.writestr(f"{bundle}Info.plist", plistlib.dumps({"CFBundleExecutable": name, **info}))
-        archive.writestr(bundle + _PROFILE, plistlib.dumps(profile))
-        archive.writestr(bundle + name, b"virtual\n")

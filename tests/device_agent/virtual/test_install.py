@@ -9,9 +9,9 @@ from pymobiledevice3.exceptions import AppInstallError, ConnectionTerminatedErro
 from pymobiledevice3.services.installation_proxy import InstallationProxyService
 
 from contract.ios_app import BUNDLE_ID
-from device_agent.virtual.package import write_package
 from tests.device_agent.virtual.fleet import Fleet
 from tests.device_agent.virtual.mobile_client import lockdown_of, run
+from tests.fakes.app_package import write_package
 
 OTHER = "dev.dynofarm.other"
 
