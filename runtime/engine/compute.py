@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from contract.jobs import EngineOptions
 from runtime.engine.machine import Machine
-from runtime.model.cuda.tier import device_facts
+from runtime.model.cuda import tier as cuda_tier
 from runtime.model.linear import WeightDtype
 from runtime.model.numeric import Placement
 from runtime.model.tiers import TierChoice, choose_tier
@@ -27,7 +25,7 @@ class ComputeSetup:
         """Memory of the device's own, where model and KV must fit; None where it is the machine's."""
         if self.placement.device.type != "cuda":
             return None
-        return torch.cuda.mem_get_info(self.placement.device)[1]
+        return cuda_tier.device_memory_bytes(self.placement.device)
 
     def as_conditions(self) -> dict[str, Any]:
         """What runs, and what a faster tier would have given, for the conditions."""
@@ -40,7 +38,7 @@ class ComputeSetup:
             "weight_dtype": self.weight_dtype,
         }
         if device.type == "cuda":
-            facts |= device_facts(device)
+            facts |= cuda_tier.device_facts(device)
         return facts
 
 
@@ -48,7 +46,7 @@ def decide_compute(engine: EngineOptions, machine: Machine) -> ComputeSetup:
     """BadAttemptSpecError for a device that is not here or a tier that does not run on it."""
     device = engine.device
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if cuda_tier.has_device() else "cpu"
     dtype = chosen_dtype(engine, device, machine)
     placement = Placement.named(dtype, device)
     tier = choose_tier(engine.tier, placement, engine.weight_dtype)

@@ -85,7 +85,7 @@ class PlanLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkItem:
+class ReadItem:
     """Queries of `rows` over keys [first_key, end_key) of their (common) block table.
 
     has_newest: the item is its row's last one: it also sees and stores the token of this step, and its end
@@ -100,9 +100,9 @@ class WorkItem:
 
 def work_items(
     cascade: CascadePlan, contexts: Sequence[int], block_tokens: int, chunk_tokens: int, rows_per_item: int
-) -> list[WorkItem]:
+) -> list[ReadItem]:
     """Every cached key of every row in exactly one item; each row's last item has its newest token."""
-    items: list[WorkItem] = []
+    items: list[ReadItem] = []
     reached = [0] * len(contexts)
     for run in cascade.runs:
         first = reached[run.rows[0]]
@@ -110,7 +110,7 @@ def work_items(
         for start in range(first, end, chunk_tokens):
             stop = min(end, start + chunk_tokens)
             items += [
-                WorkItem(run.rows[at : at + rows_per_item], start, stop, has_newest=False)
+                ReadItem(run.rows[at : at + rows_per_item], start, stop, has_newest=False)
                 for at in range(0, len(run.rows), rows_per_item)
             ]
         for row in run.rows:
@@ -118,7 +118,7 @@ def work_items(
     for row, context in enumerate(contexts):
         starts = range(reached[row], max(context - 1, reached[row] + 1), chunk_tokens)
         for start in starts:
-            items.append(WorkItem((row,), start, start + chunk_tokens, has_newest=start == starts[-1]))
+            items.append(ReadItem((row,), start, start + chunk_tokens, has_newest=start == starts[-1]))
     return items
 
 
@@ -204,7 +204,7 @@ class StepPlan:
 
     def _fitting_items(
         self, cascade: CascadePlan, contexts: Sequence[int], block_tokens: int
-    ) -> list[WorkItem]:
+    ) -> list[ReadItem]:
         """As few tokens a chunk as there are programs for: attention is as slow as its longest item."""
         layout, longest = self.layout, max(contexts)
         chunk_tokens = SMALLEST_CHUNK_TOKENS

@@ -32,6 +32,16 @@ def why_not_here(weight_dtype: str = "auto") -> str | None:
     return None
 
 
+def has_device() -> bool:
+    """Whether torch sees a CUDA device, fit for this tier or not."""
+    return torch.cuda.is_available()
+
+
+def device_memory_bytes(device: torch.device) -> int:
+    """All of the device's memory, used or not."""
+    return torch.cuda.mem_get_info(device)[1]
+
+
 def device_facts(device: torch.device) -> dict[str, str]:
     """Name, driver and CUDA of the device, for the conditions of a run."""
     return {
