@@ -143,6 +143,14 @@ def replay_us(step: Any, tiles: StepTiles, spans: Any, kv: PagedKV) -> float:
     return statistics.median(times[2:])
 
 
+def random_store(config: ModelConfig) -> PagedKV:
+    """KV that is not zeros: zeros are faster than real data."""
+    kv = PagedKV(config, 1024, BLOCK_TOKENS, PLACEMENT)
+    for layer in kv.storage.layers:
+        layer.normal_()
+    return kv
+
+
 def leave_out(step: Any, product: str) -> None:
     """What a part costs is what the step costs less without it; the numbers it computes are then wrong."""
     linear, attend = step._linear, step._attend
@@ -160,9 +168,7 @@ def tune(name: str, config: ModelConfig, rows: int, shared: int, own: int) -> di
     """One case; prints what was best after each product."""
     bucket = bucket_of(rows)
     decoder = decoder_of(config, bucket)
-    kv = PagedKV(config, 1024, BLOCK_TOKENS, PLACEMENT)
-    for layer in kv.storage.layers:
-        layer.normal_()
+    kv = random_store(config)
     step = decoder._steps[bucket]
     spans = spans_of(rows, shared, own, 0)
     best = step.tiles

@@ -6,9 +6,8 @@ Exponentials are powers of two: scores carry the factor log2(e).
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from runtime.model.cuda.linear_kernels import prefetch
+from runtime.model.cuda.linear_kernels import prefetch, wait_for_kernel_before
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -137,6 +136,77 @@ def write_newest(
     return low, high, value
 
 
+@triton.jit
+def prefetch_share(weight, share, shares, LINES: tl.constexpr):
+    """Asks L2 for this program's share of the first LINES 128-byte lines of a weight."""
+    values_per_line: tl.constexpr = 1024 // weight.dtype.element_ty.primitive_bitwidth
+    for start in range(share * 256, LINES, shares * 256):
+        prefetch(weight + (start + tl.arange(0, 256)) * values_per_line)
+
+
+@triton.jit
+def prefetch_keys(
+    base, table, first, stop, kv_head, block_tokens, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """Asks L2 for the first keys and values that the program will read."""
+    held = tl.minimum(first + tl.arange(0, BLOCK_S), tl.maximum(stop - 1, 0))
+    keys = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
+    keys += tl.arange(0, BLOCK_D // 32)[None, :] * 32
+    prefetch(keys)
+    prefetch(keys + KV_HEADS * HEAD_DIM)
+
+
+@triton.jit
+def begin_softmax(
+    low, high, qkv, rotations, head_norms, base, table, row, position, kv_head, block_tokens, eps, has_newest,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    HAS_NORMS: tl.constexpr,
+):  # fmt: skip
+    """Nothing seen yet; or, for a row's last item, its newest token, which is stored too."""
+    best = tl.full((low.shape[0],), float("-inf"), tl.float32)
+    weight = tl.zeros((low.shape[0],), tl.float32)
+    out = tl.zeros((low.shape[0], BLOCK_D), tl.float32)
+    if has_newest == 1:
+        low_key, high_key, value = write_newest(
+            qkv, rotations, head_norms, base, table, row, position, kv_head, block_tokens, eps, HEADS,
+            KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
+        )  # fmt: skip
+        best = tl.sum(low.to(tl.float32) * low_key.to(tl.float32), axis=1)
+        best += tl.sum(high.to(tl.float32) * high_key.to(tl.float32), axis=1)
+        weight = weight + 1.0
+        out = out + value.to(tl.float32)
+    return best, weight, out
+
+
+@triton.jit
+def scaled_queries(
+    qkv, rotations, head_norms, rows, kv_head, is_line, eps, scale, HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_NORMS: tl.constexpr,
+):  # fmt: skip
+    """Halves of the queries of one KV group, rows after rows, in the precision of the keys."""
+    group: tl.constexpr = HEADS // KV_HEADS
+    width: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+    heads = kv_head * group + tl.arange(0, rows.shape[0]) % group
+    low, high = rotated_heads(
+        qkv, rotations, head_norms, rows, heads, is_line, eps, width, HEAD_DIM, BLOCK_D, HAS_NORMS
+    )
+    factor = scale * LOG2_E
+    return (low * factor).to(qkv.dtype.element_ty), (high * factor).to(qkv.dtype.element_ty)
+
+
+@triton.jit
+def keep_partial(
+    best, weight, out, partial_out, partial_lse, place, is_line, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
+):  # fmt: skip
+    """The item's outputs and log-sum-exps, for the merge."""
+    places = place + tl.arange(0, best.shape[0])
+    dims = tl.arange(0, BLOCK_D)[None, :]
+    tl.store(partial_lse + places, best + tl.log2(weight), mask=is_line)
+    inside = is_line[:, None] & (dims < HEAD_DIM)
+    tl.store(partial_out + places[:, None] * HEAD_DIM + dims, out / weight[:, None], mask=inside)
+
+
 @triton.jit(do_not_specialize=["layer"])
 def attend_items(
     qkv, rotations, head_norms, bases, plan, partial_out, partial_lse, ahead, layer, eps, scale,
@@ -164,8 +234,7 @@ def attend_items(
                 )
         return
     group: tl.constexpr = HEADS // KV_HEADS
-    width: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
-    lines, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    lines = tl.arange(0, BLOCK_M)
     # In steps of 16 bytes from an argument: a plain address would be read two bytes at a time.
     base = qkv + tl.load(bases + layer) * (128 // qkv.dtype.element_ty.primitive_bitwidth)
     block_tokens = tl.load(plan + 1)
@@ -177,43 +246,23 @@ def attend_items(
     is_line = lines < tl.load(entry) * group
     rows = tl.load(entry + 4 + lines // group, mask=is_line, other=0)
     if STARTS_EARLY:
-        if RELEASES_FIRST:
-            gdc_launch_dependents()
         # Plan and old keys are older than this step: only qkv has to be waited for.
-        held = tl.minimum(first + tl.arange(0, BLOCK_S), tl.maximum(stop - 1, 0))
-        keys = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
-        keys += tl.arange(0, BLOCK_D // 32)[None, :] * 32
-        prefetch(keys)
-        prefetch(keys + KV_HEADS * HEAD_DIM)
-        gdc_wait()
-        if not RELEASES_FIRST:
-            gdc_launch_dependents()
-    low, high = rotated_heads(
-        qkv, rotations, head_norms, rows, kv_head * group + lines % group, is_line, eps, width, HEAD_DIM,
-        BLOCK_D, HAS_NORMS,
+        prefetch_keys(base, table, first, stop, kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S)
+        wait_for_kernel_before(RELEASES_FIRST)
+    low, high = scaled_queries(
+        qkv, rotations, head_norms, rows, kv_head, is_line, eps, scale, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D,
+        HAS_NORMS,
     )  # fmt: skip
-    low = (low * (scale * LOG2_E)).to(qkv.dtype.element_ty)
-    high = (high * (scale * LOG2_E)).to(qkv.dtype.element_ty)
-    best = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-    weight = tl.zeros((BLOCK_M,), tl.float32)
-    out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    if has_newest == 1:
-        low_key, high_key, value = write_newest(
-            qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps, HEADS,
-            KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
-        )  # fmt: skip
-        best = tl.sum(low.to(tl.float32) * low_key.to(tl.float32), axis=1)
-        best += tl.sum(high.to(tl.float32) * high_key.to(tl.float32), axis=1)
-        weight = weight + 1.0
-        out = out + value.to(tl.float32)
+    best, weight, out = begin_softmax(
+        low, high, qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps,
+        has_newest, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
+    )  # fmt: skip
     best, weight, out = attend_keys(
         low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, lines, KV_HEADS,
         HEAD_DIM, BLOCK_D, BLOCK_S, False,
     )  # fmt: skip
-    places = (item * KV_HEADS + kv_head) * BLOCK_M + lines
-    tl.store(partial_lse + places, best + tl.log2(weight), mask=is_line)
-    inside = is_line[:, None] & (dims < HEAD_DIM)[None, :]
-    tl.store(partial_out + places[:, None] * HEAD_DIM + dims[None, :], out / weight[:, None], mask=inside)
+    place = (item * KV_HEADS + kv_head) * BLOCK_M
+    keep_partial(best, weight, out, partial_out, partial_lse, place, is_line, HEAD_DIM, BLOCK_D)
 
 
 @triton.jit
@@ -231,11 +280,7 @@ def merge_items(
     numbers = tl.arange(0, BLOCK_P)
     entries = tl.load(plan + PARTS_AT + row * PARTS + numbers, mask=numbers < count, other=0)
     if STARTS_EARLY:
-        if RELEASES_FIRST:
-            gdc_launch_dependents()
-        gdc_wait()
-        if not RELEASES_FIRST:
-            gdc_launch_dependents()
+        wait_for_kernel_before(RELEASES_FIRST)
     best = tl.full((1,), -1e30, tl.float32)
     weight = tl.zeros((1,), tl.float32)
     out = tl.zeros((BLOCK_D,), tl.float32)

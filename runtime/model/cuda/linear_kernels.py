@@ -22,19 +22,22 @@ def prefetch(lines):
 
 
 @triton.jit
-def start_early(weight, row_ids, first_k, K: tl.constexpr, LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr):
-    """Asks for LINES lines of each weight row while the kernel before ends, then waits for that end.
-
-    RELEASES_FIRST: the kernel after may start before this one waits, so that two are ahead, not one.
-    """
+def wait_for_kernel_before(RELEASES_FIRST: tl.constexpr):
+    """RELEASES_FIRST: the kernel after may start before this one waits, so that two are ahead, not one."""
     if RELEASES_FIRST:
         gdc_launch_dependents()
-    if LINES > 0:
-        offsets = (first_k + tl.arange(0, LINES) * 64) % K
-        prefetch(weight + row_ids[:, None].to(tl.int64) * K + offsets[None, :])
     gdc_wait()
     if not RELEASES_FIRST:
         gdc_launch_dependents()
+
+
+@triton.jit
+def start_early(weight, row_ids, first_k, K: tl.constexpr, LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr):
+    """Asks for LINES lines of each weight row while the kernel before ends, then waits for that end."""
+    if LINES > 0:
+        offsets = (first_k + tl.arange(0, LINES) * 64) % K
+        prefetch(weight + row_ids[:, None].to(tl.int64) * K + offsets[None, :])
+    wait_for_kernel_before(RELEASES_FIRST)
 
 
 @triton.jit
@@ -121,6 +124,30 @@ def sum_of_splits(
     return is_last, product, second
 
 
+@triton.jit
+def finish(
+    product, second, factors, offset, before, scale, squares, out, scaled, places, is_value, tile,
+    HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr, IS_GATED: tl.constexpr, IS_STREAM: tl.constexpr,
+):  # fmt: skip
+    """Norm's factor, bias, SiLU gate; or, for the stream, its residual and what the next norm needs."""
+    if HAS_NORM:
+        product = product * factors
+        second = second * factors
+    if HAS_BIAS:
+        product += offset
+    if IS_GATED:
+        product = product * tl.sigmoid(product) * second
+    if IS_STREAM:
+        kept = tl.where(is_value, product + before, 0.0).to(out.dtype.element_ty)
+        wide = kept.to(tl.float32)
+        tl.store(scaled + places, (wide * scale).to(scaled.dtype.element_ty), mask=is_value)
+        sums = squares + tile * MOST_ROWS + tl.arange(0, product.shape[0])
+        tl.store(sums, tl.sum(wide * wide, axis=1))
+        tl.store(out + places, kept, mask=is_value)
+    else:
+        tl.store(out + places, product.to(out.dtype.element_ty), mask=is_value)
+
+
 @triton.jit(do_not_specialize=["rows", "tiles_before"])
 def linear(
     x, weight, bias, squares, stream, out, scaled, next_norm, partials, counters, eps, rows, tiles_before,
@@ -141,6 +168,7 @@ def linear(
     columns, lines = tile * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_M)
     row_ids = columns % N
     # What the end needs is asked for before the products: its latency passes meanwhile.
+    offset, scale, before, factors = 0.0, 0.0, 0.0, 1.0
     if HAS_BIAS:
         offset = tl.load(bias + row_ids).to(tl.float32)[None, :]
     if IS_STREAM:
@@ -166,18 +194,7 @@ def linear(
             product, second, partials, counters, tile, split, SPLITS, IS_GATED
         )
     if is_last:
-        if HAS_NORM:
-            product = product * factors
-            second = second * factors
-        if HAS_BIAS:
-            product += offset
-        if IS_GATED:
-            product = product * tl.sigmoid(product) * second
-        if IS_STREAM:
-            kept = tl.where(is_value, product + before, 0.0).to(out.dtype.element_ty)
-            wide = kept.to(tl.float32)
-            tl.store(scaled + places, (wide * scale).to(scaled.dtype.element_ty), mask=is_value)
-            tl.store(squares + tile * MOST_ROWS + lines, tl.sum(wide * wide, axis=1))
-            tl.store(out + places, kept, mask=is_value)
-        else:
-            tl.store(out + places, product.to(out.dtype.element_ty), mask=is_value)
+        finish(
+            product, second, factors, offset, before, scale, squares, out, scaled, places, is_value, tile,
+            HAS_NORM, HAS_BIAS, IS_GATED, IS_STREAM,
+        )  # fmt: skip
