@@ -44,7 +44,7 @@ STARTING = "starting"
 _PATIENT_TRIES = 4
 _SETTLE_S = 0.5
 # What a call fails with while its device is plugged in anew.
-_PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL, WorkerErrorKind.BROKEN})
+PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL, WorkerErrorKind.BROKEN})
 
 
 class Attendant:
@@ -191,7 +191,7 @@ class Attendant:
             try:
                 return await self.call(method, params, deadline_s)
             except DeviceFaultError as error:
-                if error.fault_kind not in _PASSING_KINDS or not await self._attached_until(until_ns):
+                if error.fault_kind not in PASSING_KINDS or not await self._attached_until(until_ns):
                     raise
         return await self.call(method, params, deadline_s)
 

@@ -19,7 +19,7 @@ from contract.runtime_link import EVENTS_FILE, LEASE_FILE, RUNTIME_LOG_FILE, SPE
 from device_agent.attempt_folder import AttemptFolder
 from device_agent.clock import monotonic_ns, wall
 from device_agent.ios import ladder
-from device_agent.ios.attendant import Attendant
+from device_agent.ios.attendant import PASSING_KINDS, Attendant
 from device_agent.ios.builds import Build
 from device_agent.ios.errors import DeviceFaultError, StartRefusedError
 from device_agent.ios.ladder import Standing
@@ -28,6 +28,7 @@ from device_agent.ios.record import RunRecord, write_run
 from device_agent.ios_worker.protocol import (
     APP,
     DESCRIBE,
+    DEVELOPER,
     INSTALL,
     LAUNCH,
     LIST,
@@ -50,6 +51,7 @@ _log = structlog.get_logger(__name__)
 _FIRST_PORT: Final = 20_000
 _PORTS: Final = 20_000
 _DAMAGED_TRIES: Final = 2
+_DEVELOPER_DEADLINE_S: Final = 20.0
 _MICROSECOND_NS: Final = 1000
 
 
@@ -189,14 +191,31 @@ class Start:
         await write_lease(self.device, self.folder, bundle_id)
 
     async def _launch(self, record: RunRecord, environment: dict[str, str]) -> RunRecord:
+        before = await self._running_pid(record.bundle_id)
         await asyncio.to_thread(write_run, self.folder.path, record)
         # From here on an app may run: it is looked for, and not started again.
         await asyncio.to_thread(self.folder.log_path.touch)
-        launch = Launch(bundle_id=record.bundle_id, environment=environment)
-        launched = await self.device.call(LAUNCH, launch, self.device.settings.device_launch_s)
-        record = record.model_copy(update={"pid": launched.pid})
+        pid = await self._launched(Launch(bundle_id=record.bundle_id, environment=environment), before)
+        record = record.model_copy(update={"pid": pid})
         await asyncio.to_thread(write_run, self.folder.path, record)
         return record
+
+    async def _launched(self, launch: Launch, before: int | None) -> int:
+        """Never launched twice: when the answer is lost, an app that was not there before is ours."""
+        try:
+            answer = await self.device.call(LAUNCH, launch, self.device.settings.device_launch_s)
+            return answer.pid
+        except DeviceFaultError as error:
+            if error.fault_kind not in PASSING_KINDS:
+                raise
+            found = await self._running_pid(launch.bundle_id)
+            if found is None or found == before:
+                raise
+            return found
+
+    async def _running_pid(self, bundle_id: str) -> int | None:
+        query = AppQuery(bundle_id=bundle_id)
+        return (await self.device.patient_call(DEVELOPER, query, _DEVELOPER_DEADLINE_S)).app_pid
 
 
 async def write_lease(device: Attendant, folder: AttemptFolder, bundle_id: str) -> None:
