@@ -218,23 +218,17 @@ def attend_items(
     """Each work item: queries of its rows over its keys, one KV head; a row's last item writes its KV.
 
     The newest token's key is taken from qkv, not from its slot, so no program reads what another one writes.
-    Grid [items that the plan may have, KV_HEADS]; partial_out [items, KV_HEADS, BLOCK_M, head_dim] float32,
-    partial_lse without the last axis. Programs without an item ask L2 for weights (`ahead`): attention
-    hardly uses the memory's bandwidth, the products after it use nothing else.
+    Grid [items at most, KV_HEADS]; partial_out [items, KV_HEADS, BLOCK_M, head_dim] float32. Programs without
+    an item ask L2 for the weight `ahead`: attention leaves the memory idle, the products after it do not.
     """
     item, kv_head = tl.program_id(0), tl.program_id(1)
     items = tl.load(plan)
     if item >= items:
         if STARTS_EARLY:
-            spare = (item - items) * KV_HEADS + kv_head
             spares = (tl.num_programs(0) - items) * KV_HEADS
-            for start in range(spare * 256, AHEAD_LINES, spares * 256):
-                prefetch(
-                    ahead + (start + tl.arange(0, 256)) * (1024 // qkv.dtype.element_ty.primitive_bitwidth)
-                )
+            prefetch_share(ahead, (item - items) * KV_HEADS + kv_head, spares, AHEAD_LINES)
         return
-    group: tl.constexpr = HEADS // KV_HEADS
-    lines = tl.arange(0, BLOCK_M)
+    line_rows = tl.arange(0, BLOCK_M) // (HEADS // KV_HEADS)
     # In steps of 16 bytes from an argument: a plain address would be read two bytes at a time.
     base = qkv + tl.load(bases + layer) * (128 // qkv.dtype.element_ty.primitive_bitwidth)
     block_tokens = tl.load(plan + 1)
@@ -243,8 +237,8 @@ def attend_items(
     table = plan + TABLES_AT + first_row * TABLE_BLOCKS
     position = tl.load(plan + 2 + ROWS + first_row)
     stop = tl.minimum(tl.load(entry + 2), position)
-    is_line = lines < tl.load(entry) * group
-    rows = tl.load(entry + 4 + lines // group, mask=is_line, other=0)
+    is_line = line_rows < tl.load(entry)
+    rows = tl.load(entry + 4 + line_rows, mask=is_line, other=0)
     if STARTS_EARLY:
         # Plan and old keys are older than this step: only qkv has to be waited for.
         prefetch_keys(base, table, first, stop, kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S)
@@ -258,7 +252,7 @@ def attend_items(
         has_newest, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
     )  # fmt: skip
     best, weight, out = attend_keys(
-        low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, lines, KV_HEADS,
+        low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, rows, KV_HEADS,
         HEAD_DIM, BLOCK_D, BLOCK_S, False,
     )  # fmt: skip
     place = (item * KV_HEADS + kv_head) * BLOCK_M
