@@ -17,7 +17,7 @@ from contract.runtime_link import LeaseFile
 from device_agent.attempt_folder import AttemptFolder
 from device_agent.backoff import Backoff
 from device_agent.client import ControllerClient
-from device_agent.clock import continuous_ns, monotonic_ns, seconds_ns, wall
+from device_agent.clock import DecisionClock, monotonic_ns, seconds_ns, wall
 from device_agent.collect.intake import Intake
 from device_agent.collect.link import RuntimeLink
 from device_agent.conclusion import Finding, conclude_attempt
@@ -102,7 +102,7 @@ class AttemptRunner:
         self._concluded = self.folder.result() is not None
         self._storage_full = False
         self._detail = ""
-        self._decided = (monotonic_ns(), continuous_ns())
+        self._clock = DecisionClock()
 
     @property
     def held_lease(self) -> HeldLease | None:
@@ -181,13 +181,11 @@ class AttemptRunner:
 
     async def _tick(self) -> None:
         self._check_tasks()
-        before_ns, continuous_before_ns = self._decided
-        self._decided = (monotonic_ns(), continuous_ns())
-        gap_ns = self._decided[0] - before_ns
-        slept_ns = self._decided[1] - continuous_before_ns - gap_ns
+        self._clock.begin()
         try:
             for _ in range(_MAX_DECISIONS_A_TICK):
-                instructions = decide(self._held, self._facts(gap_ns, slept_ns))
+                self._clock.read()
+                instructions = decide(self._held, self._facts())
                 if not instructions:
                     break
                 for instruction in instructions:
@@ -216,12 +214,12 @@ class AttemptRunner:
         if self._link is not None:
             self._link.check()
 
-    def _facts(self, gap_ns: int, slept_ns: int) -> Facts:
+    def _facts(self) -> Facts:
         progress = self._intake.progress
         return Facts(
-            now_ns=monotonic_ns(),
-            gap_ns=gap_ns,
-            slept_ns=slept_ns,
+            now_ns=self._clock.now_ns,
+            gap_ns=self._clock.gap_ns,
+            slept_ns=self._clock.slept_ns,
             runtime=self._runtime(),
             quiet_since_ns=max(progress.quiet_since_ns, self._away_until_ns()),
             ready=progress.ready,
