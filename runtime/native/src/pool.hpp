@@ -107,7 +107,8 @@ class Pool {
             if (phase_of(ticket) == end || chunks_of(ticket) == 0) return;
             if (next_of(ticket) < chunks_of(ticket)) ticket = ticket_.fetch_add(1, std::memory_order_acq_rel);
             if (next_of(ticket) >= chunks_of(ticket)) {
-                wait_for_change(phase_of(ticket));
+                // The job may have ended between the look and the addition: nothing would change any more.
+                if (chunks_of(ticket) > 0) wait_for_change(phase_of(ticket));
                 continue;
             }
             // A chunk in hand keeps its phase open: job_, base_ and end_ cannot change under it.
