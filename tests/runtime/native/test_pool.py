@@ -31,7 +31,7 @@ def stress(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("threads", [2, 3, 4, 7])
 def test_every_chunk_runs_once_and_every_job_returns(stress: Path, threads: int) -> None:
-    """A thread that looks at the last chunk of a job while another one ends the job must not wait for more."""
+    """A thread that looks at the last chunk while another one ends the job must not wait for more."""
     ended = subprocess.run(
         [stress, str(_JOBS), str(threads)], capture_output=True, text=True, timeout=_DEADLINE_S
     )
