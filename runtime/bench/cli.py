@@ -5,13 +5,12 @@ Progress goes to standard error. Exit codes are those of RuntimeExit.
 
 import argparse
 import importlib.util
-import signal
 import statistics
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,6 +24,7 @@ from runtime.bench.report import Findings, Rates, build_report, wanted_runs
 from runtime.bench.seeded_ids import seeded_prompts
 from runtime.bench.session import BenchSession, Measured
 from runtime.engine.errors import CancelledError
+from runtime.engine.signals import cancelling_on_signals
 from runtime.engine.sizes import workload_sizes
 from runtime.errors import BadAttemptSpecError, ModelFileMissingError, RuntimeFault
 from runtime.model.config import ModelConfig
@@ -87,7 +87,7 @@ def measure_request(request: BenchRequest) -> BenchReport:
     config, shared_tokens = _shape(model_path, request)
     with tempfile.TemporaryDirectory(prefix="dynofarm-bench-") as folder:
         session = BenchSession(request, model_path, Path(folder), _tell)
-        with closing(session), _cancelled_by_signals(session):
+        with closing(session), cancelling_on_signals(session.cancel):
             return _run_all(request, session, config, shared_tokens)
 
 
@@ -133,17 +133,6 @@ def _rates_of(conditions: Conditions, config: ModelConfig) -> MachineRates:
     arms = conditions.extra.get("arms", {})
     device = next((arm["device"] for arm in arms.values() if "device" in arm), "cpu")
     return measure_rates(config, Placement.named(conditions.dtype, device))
-
-
-@contextmanager
-def _cancelled_by_signals(session: BenchSession) -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: session.cancel()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _tell(text: str) -> None:

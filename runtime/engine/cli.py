@@ -7,12 +7,11 @@ import argparse
 import json
 import os
 import re
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,6 +29,7 @@ from runtime.engine.conditions import producer
 from runtime.engine.emit import PENDING_SEQ, EventEmitter, message_text
 from runtime.engine.errors import AttemptFolderError, CancelledError, EventsNotWrittenError, OutOfMemoryError
 from runtime.engine.serve import EventServer
+from runtime.engine.signals import cancelling_on_signals
 from runtime.engine.watchdog import Watchdog
 from runtime.errors import BadAttemptSpecError, ContractVersionError, LeaseExpiredError, RuntimeFault
 
@@ -113,8 +113,9 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
         try:
             server = EventServer(socket, emitter)
             watchdog = Watchdog(folder / LEASE_FILE, on_hang=lambda: _end_hung(emitter))
-            # Also while the last events are written: a signal then must not cost them, nor the exit code.
-            until_the_end.enter_context(_cancelling_on_signals(watchdog))
+            # The engine stops at its next step and says so in the events. Also while the last events are
+            # written: a signal then must not cost them, nor the exit code.
+            until_the_end.enter_context(cancelling_on_signals(watchdog.cancel))
             ending = _carry_out(Attempt(spec, model_path, emitter, watchdog))
         except AttemptFolderError as fault:
             _complain(fault)
@@ -127,18 +128,6 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
         _finish(emitter, ending)
         emitter.close()
     return ending.exit_code
-
-
-@contextmanager
-def _cancelling_on_signals(watchdog: Watchdog) -> Iterator[None]:
-    """SIGTERM and SIGINT mean cancel: the engine stops at its next step and says so in the events."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: watchdog.cancel()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _carry_out(attempt: Attempt) -> Ending:
