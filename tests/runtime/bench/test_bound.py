@@ -5,22 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.bench.bound import Costs, Work, agent_work, paged_s, serial_cached_s, serial_s, step_s
-from runtime.model.config import ModelConfig
+from tests.fakes.model_shapes import SMOLLM2
 
-SMOLLM2 = ModelConfig(
-    architecture="llama",
-    hidden=576,
-    layers=30,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    ffn=1536,
-    vocab=49152,
-    rope_base=1e5,
-    rms_eps=1e-5,
-    context_tokens=8192,
-    tied_head=True,
-)
 # Five agents, 2,000 shared tokens, a task of 60, three calls of 64, results of 80.
 CALLS = ((2060, 64), (2204, 64), (2348, 64))
 SEED = Work((agent_work(CALLS),) * 5, shared_tokens=2000)

@@ -1,11 +1,12 @@
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runtime.engine.conditions import model_digest, parameter_count
 from runtime.errors import ModelFileMissingError
-from runtime.model.config import ModelConfig
+from tests.fakes.model_shapes import SMOLLM2
 
 
 def test_a_file_s_digest_is_its_sha256(tmp_path: Path) -> None:
@@ -33,18 +34,5 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("tied", "parameters"), [(True, 134_515_008), (False, 162_826_560)])
 def test_parameters_are_counted_as_published(tied: bool, parameters: int) -> None:
     """SmolLM2-135M: 134,515,008 parameters with its tied head."""
-    config = ModelConfig(
-        architecture="llama",
-        hidden=576,
-        layers=30,
-        heads=9,
-        kv_heads=3,
-        head_dim=64,
-        ffn=1536,
-        vocab=49_152,
-        rope_base=100_000,
-        rms_eps=1e-5,
-        context_tokens=8192,
-        tied_head=tied,
-    )
+    config = replace(SMOLLM2, tied_head=tied)
     assert parameter_count(config) == parameters
