@@ -71,7 +71,7 @@ def plan_arm(setup: ArmSetup, geometry: KVGeometry, memory: MachineMemory, sizes
         ),
         sizes.at_least_tokens,
     )
-    fitting = 1 if setup.mode != "paged" else budget.agents(sizes.at_most_tokens, sizes.shared_tokens)
+    fitting = 1 if setup.mode != "paged" else budget.agents(sizes.agent_tokens, sizes.shared_tokens)
     return ArmPlan(
         setup=setup,
         budget=budget,

@@ -14,15 +14,28 @@ class WorkloadSizes:
     """Tokens of KV; sequences beyond the model's context are left out, they fail whatever room there is.
 
     at_least_tokens: the longest sequence if every call ends as early as it can: with less it cannot be run.
-    at_most_tokens: the longest sequence, all outputs at their full budget. total_tokens: the longest sequence
-    of every agent, added up. shared_tokens: the beginning that all agents have in common.
+    agent_tokens: the longest sequence of each agent, all outputs at their full budget. shared_tokens: the
+    beginning that all agents have in common.
     """
 
     at_least_tokens: int
-    at_most_tokens: int
-    total_tokens: int
+    agent_tokens: tuple[int, ...]
     shared_tokens: int
-    agents: int
+
+    @property
+    def at_most_tokens(self) -> int:
+        """The longest sequence of all agents."""
+        return max(1, *self.agent_tokens)
+
+    @property
+    def total_tokens(self) -> int:
+        """The longest sequence of every agent, added up."""
+        return max(1, sum(self.agent_tokens))
+
+    @property
+    def agents(self) -> int:
+        """How many there are."""
+        return len(self.agent_tokens)
 
 
 def workload_sizes(workload: CompiledWorkload, prompts: PromptBook, context_tokens: int) -> WorkloadSizes:
@@ -45,10 +58,8 @@ def workload_sizes(workload: CompiledWorkload, prompts: PromptBook, context_toke
     ]
     return WorkloadSizes(
         at_least_tokens=max(1, *least),
-        at_most_tokens=max(1, *most),
-        total_tokens=max(1, sum(most)),
+        agent_tokens=tuple(most),
         shared_tokens=_common_tokens(workload, prompts),
-        agents=len(workload.agents),
     )
 
 

@@ -1,6 +1,8 @@
 """The memory budget (B5): what the KV pool may take, and how many agents that admits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from runtime.errors import PoolTooSmallError
 
@@ -76,15 +78,17 @@ class MemoryBudget:
         """Blocks that hold `tokens` tokens of one sequence."""
         return -(-tokens // self.given.block_tokens)
 
-    def agents(self, context_tokens: int, shared_tokens: int = 0) -> int:
-        """Agents that fit at once, each of `context_tokens` of which the first `shared_tokens` are held once.
+    def agents(self, agent_tokens: Sequence[int], shared_tokens: int = 0) -> int:
+        """How many agents fit at once, whichever they are: the largest are counted first.
 
-        Only whole shared blocks count as shared.
+        agent_tokens: the context of each, of which the first `shared_tokens` are held once. Only whole shared
+        blocks count as shared.
         """
-        shared_blocks = min(shared_tokens, context_tokens) // self.given.block_tokens
-        own_blocks = self.blocks_for(context_tokens) - shared_blocks
+        shared_blocks = min(shared_tokens, max(agent_tokens)) // self.given.block_tokens
         free_blocks = self.pool_blocks - max(self.prefix_blocks, shared_blocks)
-        return max(0, free_blocks // max(1, own_blocks))
+        own_blocks = [max(0, self.blocks_for(tokens) - shared_blocks) for tokens in agent_tokens]
+        own_blocks.sort(reverse=True)
+        return sum(taken <= free_blocks for taken in accumulate(own_blocks))
 
     def rows(self) -> tuple[BudgetLine, ...]:
         """The table as data, in bytes; unused is what the cap or an incomplete last block leaves over."""

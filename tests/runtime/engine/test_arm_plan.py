@@ -13,7 +13,7 @@ from runtime.kv.budget import KVGeometry
 MIB = 1 << 20
 GEOMETRY = KVGeometry(layers=2, kv_heads=2, head_dim=16, value_bytes=4)
 BLOCK_BYTES = GEOMETRY.block_bytes(16)
-SIZES = WorkloadSizes(at_least_tokens=200, at_most_tokens=200, total_tokens=1000, shared_tokens=100, agents=5)
+SIZES = WorkloadSizes(at_least_tokens=200, agent_tokens=(200,) * 5, shared_tokens=100)
 
 HERE = CalibrationKey(
     model_digest="sha256:0", runtime_version="1", torch_version="2", cpu="c", cores=2,

@@ -40,9 +40,16 @@ def test_the_pool_takes_what_is_left_after_reserve_weights_and_rest() -> None:
 
 def test_the_agents_follow_from_the_memory_and_sharing_admits_more() -> None:
     budget = plan_budget(replace(GIVEN, pool_blocks_max=200, prefix_percent=0), sequence_tokens=1024)
-    assert budget.agents(context_tokens=1600) == 4
-    assert budget.agents(context_tokens=1600, shared_tokens=800) == 7
-    assert budget.agents(context_tokens=64_000) == 0
+    assert budget.agents([1600] * 9) == 4
+    assert budget.agents([1600] * 9, shared_tokens=800) == 7
+    assert budget.agents([64_000]) == 0
+
+
+def test_a_small_agent_beside_a_large_one_is_counted_with_its_own_size() -> None:
+    budget = plan_budget(replace(GIVEN, pool_blocks_max=100, prefix_percent=0), sequence_tokens=1024)
+    assert budget.agents([64, 2560, 320]) == 3
+    assert budget.agents([64, 2560, 1600]) == 1
+    assert budget.agents([0, 2560, 2560], shared_tokens=2560) == 3
 
 
 def test_a_pool_smaller_than_one_sequence_is_refused_with_both_numbers() -> None:
@@ -98,6 +105,6 @@ def test_the_rows_add_up_to_the_limit_and_the_reserve_is_kept(
     limit, *rows = budget.rows()
     assert sum(row.size_bytes for row in rows) == limit.size_bytes == limit_bytes
     assert all(row.size_bytes >= 0 for row in rows)
-    assert budget.agents(sequence_tokens) >= 1
+    assert budget.agents([sequence_tokens]) >= 1
     sizes = {row.name: row.size_bytes for row in rows}
     assert sizes["reserve"] == limit_bytes * reserve_percent // 100
