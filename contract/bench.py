@@ -118,7 +118,8 @@ class BenchReport(ContractModel):
     """A prefill as long as the longest segment arrives while an agent decodes: that agent's longest gap
     between tokens / its median gap; the median over the runs."""
     pool_waste_percent: float | None
-    """Slots without a token / slots, of the blocks in use when most were in use; the median over the runs."""
+    """Slots without a token / slots, of the blocks in use at all samples of a run during which every sequence
+    decoded; the median over the runs."""
     event_cost_percent: float | None
     """Wall of the paged arm with events against without, median over the rounds; noise makes it negative."""
     footprint_above_weights_and_live_kv_mb: float | None

@@ -30,7 +30,7 @@ class EngineOptions(ContractModel):
     weight_dtype: Literal["auto", "int8"] = "auto"
     """Precision in which the weights of linear layers are kept (B6); auto is that of the computation."""
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    block_tokens: Annotated[int, Field(ge=16, le=256)] = 32
+    block_tokens: Annotated[int, Field(ge=16, le=256)] = 16
     kv_pool_tokens: Annotated[int, Field(ge=16, le=100_000_000)] | None = None
     """Size of the KV pool in tokens; None derives it from the memory limit (B5)."""
     memory_limit_bytes: Annotated[int, Field(ge=1 << 20)] | None = None

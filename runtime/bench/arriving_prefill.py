@@ -13,8 +13,11 @@ DECODING: Final = "decoding"
 ARRIVING: Final = "arriving"
 _PROMPT_TOKENS: Final = 32
 _TOKENS_BEFORE: Final = 16
-_DECODED_PER_PREFILL: Final = 10
-"""One token is decoded for so many of the prefill, and at least four times what is made before it."""
+_DECODED_PER_PREFILL: Final = 4
+"""One token is decoded for so many of the prefill, and at least four times what is made before it.
+
+The prefill takes small steps beside the decode: with 10 a slow machine was not done before the last token.
+"""
 
 
 def arriving_prefill(prefill_tokens: int) -> CompiledWorkload:

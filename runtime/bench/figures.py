@@ -59,7 +59,7 @@ def trial_figures(trial: TrialEvents) -> TrialFigures:
         prompt_tokens_computed=sum(call.computed_tokens for call in finished),
         kv_hit_rate_tokens=sum(call.cached_tokens for call in finished) / submitted if submitted else 0.0,
         peak_footprint_mb=max((each.footprint_bytes for each in trial.memory), default=0) / _BYTES_PER_MB,
-        blocks_peak=None if trial.fullest is None else trial.fullest[0].blocks_used,
+        blocks_peak=trial.blocks_peak,
         output_sha256=_digest(trial),
     )
 
@@ -85,17 +85,17 @@ def spread_of(values: Iterable[float]) -> Spread:
 
 
 def pool_waste_percent(trial: TrialEvents, block_tokens: int, shared_tokens: int) -> float | None:
-    """Slots that hold no token, of the blocks in use when most were; None for an arm without a pool.
+    """Slots that hold no token, of the blocks in use, over all samples in which every sequence decoded.
 
-    Full blocks of the shared prefix are held once; its partial tail is in a block of every sequence.
+    None without such a sample. Full blocks of the shared prefix are held once; its partial tail is in a block
+    of every sequence.
     """
-    if trial.fullest is None or not trial.fullest[0].blocks_used:
-        return None
-    pool, sequences = trial.fullest
-    shared_once = shared_tokens // block_tokens * block_tokens if len(sequences) > 1 else 0
-    held = shared_once + sum(max(0, tokens - shared_once) for tokens in sequences)
-    slots = pool.blocks_used * block_tokens
-    return max(0.0, (slots - held) / slots * 100.0)
+    slots = held = 0
+    for pool in trial.pools:
+        shared_once = shared_tokens // block_tokens * block_tokens if len(pool.sequence_tokens) > 1 else 0
+        slots += pool.blocks_used * block_tokens
+        held += shared_once + sum(max(0, tokens - shared_once) for tokens in pool.sequence_tokens)
+    return max(0.0, (slots - held) / slots * 100.0) if slots else None
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -33,6 +33,14 @@ class DecodeStep:
     duration_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class PoolInUse:
+    """A moment of the pool. sequence_tokens: KV of each sequence that runs, nothing else is in use."""
+
+    blocks_used: int
+    sequence_tokens: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class TrialEvents:
     """One trial. token_ns, token_ids and arrived_ns by call, calls in the order of their arrival."""
@@ -45,8 +53,10 @@ class TrialEvents:
     calls: dict[Key, CallFinished] = field(default_factory=dict)
     memory: list[MemorySampled] = field(default_factory=list)
     decode_steps: list[DecodeStep] = field(default_factory=list)
-    fullest: tuple[KvSampled, tuple[int, ...]] | None = None
-    """The pool when most of its blocks were in use, and the KV tokens of each sequence then."""
+    blocks_peak: int | None = None
+    """Most blocks in use at a time; None for an arm without a pool."""
+    pools: list[PoolInUse] = field(default_factory=list)
+    """The pool at every sample during which all sequences decoded."""
 
     def take(self, event: Event) -> None:
         """Another event of this trial, in the order of the file."""
@@ -76,10 +86,12 @@ class TrialEvents:
             self.decode_steps.append(DecodeStep(contexts, event.duration_ns))
 
     def _pool(self, event: KvSampled) -> None:
-        if self.fullest is None or event.blocks_used > self.fullest[0].blocks_used:
-            decoding = [key for key, made in self.token_ns.items() if made and key not in self.calls]
+        self.blocks_peak = max(self.blocks_peak or 0, event.blocks_used)
+        decoding = [key for key, made in self.token_ns.items() if made and key not in self.calls]
+        if decoding and len(decoding) == event.sequences_running:
             # The newest token of a sequence has no KV yet.
-            self.fullest = (event, tuple(self._context(key) - 1 for key in decoding))
+            held = tuple(self._context(key) - 1 for key in decoding)
+            self.pools.append(PoolInUse(event.blocks_used, held))
 
     def _context(self, key: Key) -> int:
         return self.prompt_tokens[key] + len(self.token_ns[key])

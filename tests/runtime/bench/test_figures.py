@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from contract.events import KvSampled, Stream, TrialStarted, event_line, parse_event
+from contract.events import (
+    CallArrived,
+    KvSampled,
+    Stream,
+    TokenEmitted,
+    TrialStarted,
+    event_line,
+    parse_event,
+)
 from controller.analysis.arms import arm_report
 from controller.analysis.samples import samples_of
 from controller.analysis.trials import attempt_facts
 from runtime.bench.figures import percentile_95, pool_waste_percent, trial_figures
-from runtime.bench.trial_events import TrialEvents, read_attempt
+from runtime.bench.trial_events import PoolInUse, TrialEvents, read_attempt
 from runtime.engine.cli import main
 from runtime.engine.emit import stream_of
 from tests.fakes.attempt_specs import attempt_folder, attempt_spec, shared_prefix
@@ -111,11 +119,28 @@ def test_pool_waste_counts_slots_without_a_token(
 ) -> None:
     trial = TrialEvents(TrialStarted(seq=1, t_mono_ns=0, trial=1, arm="paged", pair=1, warmup=False))
     assert pool_waste_percent(trial, 32, shared) is None
-    trial.fullest = (_pool(blocks_used), sequences)
+    trial.pools = [PoolInUse(blocks_used, sequences)]
     assert pool_waste_percent(trial, 32, shared) == pytest.approx(expected)
 
 
-def _pool(blocks_used: int) -> KvSampled:
+def test_pool_waste_weighs_samples_by_their_slots() -> None:
+    trial = TrialEvents(TrialStarted(seq=1, t_mono_ns=0, trial=1, arm="paged", pair=1, warmup=False))
+    trial.pools = [PoolInUse(1, (16,)), PoolInUse(3, (96,))]
+    assert pool_waste_percent(trial, 32, 0) == pytest.approx(100 * 16 / 128)
+
+
+def test_only_samples_in_which_every_sequence_decodes_tell_the_waste() -> None:
+    trial = TrialEvents(TrialStarted(seq=1, t_mono_ns=0, trial=1, arm="paged", pair=1, warmup=False))
+    trial.take(CallArrived(seq=1, t_mono_ns=1, trial=1, agent="one", call=0, prompt_tokens=30))
+    trial.take(_pool(9))
+    assert (trial.blocks_peak, trial.pools) == (9, [])
+    trial.take(TokenEmitted(seq=1, t_mono_ns=1, trial=1, agent="one", call=0, index=0, token_id=5))
+    trial.take(_pool(2, running=2))
+    trial.take(_pool(1))
+    assert (trial.blocks_peak, trial.pools) == (9, [PoolInUse(1, (30,))])
+
+
+def _pool(blocks_used: int, running: int = 1) -> KvSampled:
     return KvSampled(
         seq=1,
         t_mono_ns=1,
@@ -124,7 +149,7 @@ def _pool(blocks_used: int) -> KvSampled:
         blocks_used=blocks_used,
         blocks_cached=0,
         blocks_free=10 - blocks_used,
-        sequences_running=2,
+        sequences_running=running,
         sequences_waiting=0,
     )
 
