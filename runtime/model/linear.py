@@ -94,7 +94,7 @@ def make_packed_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
     return PlainLinear(weight, bias)
 
 
-def make_int8_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
+def make_int8_linear(weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
     """Rounds to the nearest of 255 steps per output row."""
     values = weight.float()
     scales = values.abs().amax(dim=1).clamp_min_(torch.finfo(torch.float32).tiny) / 127

@@ -57,15 +57,19 @@ class LlamaModel:
         weights, device = self._weights, self.placement.device
         token_ids = torch.tensor([token for span in batch.spans for token in span.token_ids], device=device)
         attention = self._tier.attention(batch, kv)
-        cos, sin = self._rotations(batch)
         x = weights.embedding.rows(token_ids)
-        for index, layer in enumerate(weights.layers):
-            x = self._block(x, index, layer, attention, (cos, sin))
+        rotations = self._rotations(batch)
+        for index, layer in enumerate(weights.layers[:-1]):
+            x = self._feed_forward(self._attend(x, index, layer, attention, rotations), layer)
+        last = weights.layers[-1]
+        x = self._attend(x, len(weights.layers) - 1, last, attention, rotations)
+        # Behind the last layer's keys and values, rows whose logits nobody wants change nothing.
         wanted = batch.logit_rows()
-        if len(wanted) < batch.tokens:
-            x = x.index_select(0, torch.tensor(wanted, dtype=torch.int64, device=device))
         if not wanted:
             return x.new_empty(0, self.config.vocab, dtype=torch.float32)
+        if len(wanted) < batch.tokens:
+            x = x.index_select(0, torch.tensor(wanted, dtype=torch.int64, device=device))
+        x = self._feed_forward(x, last)
         return weights.head(self._normalise(x, weights.norm)).float()
 
     def _rotations(self, batch: ForwardBatch) -> tuple[Tensor, Tensor]:
@@ -84,7 +88,7 @@ class LlamaModel:
             torch.cat([-sin, sin], dim=1).unsqueeze(1).to(dtype),
         )
 
-    def _block(
+    def _attend(
         self,
         x: Tensor,
         index: int,
@@ -104,7 +108,9 @@ class LlamaModel:
         queries_keys.mul_(cos).addcmul_(swapped, sin)
         kv = qkv[:, config.heads :].view(len(x), 2, config.kv_heads, config.head_dim)
         attended = attention.attend(index, qkv[:, : config.heads], kv)
-        x = layer.o(attended).add_(x)
+        return layer.o(attended).add_(x)
+
+    def _feed_forward(self, x: Tensor, layer: LayerWeights) -> Tensor:
         gate, up = layer.gate_up(self._normalise(x, layer.ffn_norm)).chunk(2, dim=-1)
         return layer.down(F.silu(gate).mul_(up)).add_(x)
 

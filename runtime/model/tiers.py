@@ -11,6 +11,7 @@ from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
 from runtime.model.linear import LinearMaker, PlainLinear, WeightDtype, make_int8_linear, make_packed_linear
 from runtime.model.numeric import Placement
+from runtime.native import linear as native_linear
 from runtime.native import tier as native_tier
 
 TierName = Literal["aten", "native", "cuda"]
@@ -71,6 +72,8 @@ def _why_not(name: TierName, placement: Placement, weight_dtype: WeightDtype) ->
 
 def linear_maker(tier: TierName, placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:
     """How `tier` keeps the weights of linear layers; one copy each."""
+    if tier == "native":
+        return native_linear.linear_maker(placement, weight_dtype)
     if weight_dtype == "int8":
         return make_int8_linear
     # Packed weights are torch's own layout: no other tier could read them.

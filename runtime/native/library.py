@@ -119,6 +119,17 @@ class LayerRowsPart(ctypes.Structure):
     )
 
 
+class ProductPart(ctypes.Structure):
+    """dynofarm_product."""
+
+    _fields_ = (
+        ("x", c_void_p),
+        ("out", c_void_p),
+        ("linear", LinearPart),
+        *((name, c_int32) for name in ("rows", "inputs", "outputs", "threads")),
+    )
+
+
 def open_library(path: Path) -> ctypes.CDLL:
     """LibraryRefusedError when the file is no library of ours for this machine."""
     try:
@@ -135,6 +146,8 @@ def open_library(path: Path) -> ctypes.CDLL:
         library.dynofarm_pass_begin.argtypes = (c_void_p, POINTER(PassPart), POINTER(StorePart))
         library.dynofarm_pass_attend.restype = c_int
         library.dynofarm_pass_attend.argtypes = (c_void_p, POINTER(LayerRowsPart), c_void_p)
+        library.dynofarm_product_run.restype = c_int
+        library.dynofarm_product_run.argtypes = (POINTER(ProductPart), c_void_p)
     except (OSError, AttributeError) as error:
         raise LibraryRefusedError(f"{path.name} cannot be loaded: {error}") from error
     return library

@@ -6,6 +6,7 @@
 
 #include "pool.hpp"
 #include "pass.hpp"
+#include "product.hpp"
 #include "step.hpp"
 
 namespace {
@@ -27,6 +28,15 @@ using int8 = std::int8_t;
 using Weight = DYNOFARM_WEIGHT;
 using Value = DYNOFARM_VALUE;
 
+// On the threads of torch's operators, before and after which this runs; null: on threads of our own.
+void run_beside_torch(dynofarm::Job& job, int threads, dynofarm::TeamStart team) {
+    if (team) {
+        pool().run_on_team(job, threads, team);
+    } else {
+        pool().run(job, threads);
+    }
+}
+
 class Model {
    public:
     explicit Model(const dynofarm_weights& weights)
@@ -43,11 +53,7 @@ class Model {
 
     void attend(const dynofarm_layer_rows& rows, dynofarm::TeamStart team) {
         pass_.take(rows);
-        if (team) {
-            pool().run_on_team(pass_, pass_.threads(), team);
-        } else {
-            pool().run(pass_, pass_.threads());
-        }
+        run_beside_torch(pass_, pass_.threads(), team);
     }
 
    private:
@@ -97,6 +103,13 @@ int dynofarm_pass_begin(void* model, const dynofarm_pass* pass, const dynofarm_s
 // `team`: GOMP_parallel of the libgomp that the caller's other operators use, or null for threads of our own.
 int dynofarm_pass_attend(void* model, const dynofarm_layer_rows* rows, void* team) {
     return guarded([&] { static_cast<Model*>(model)->attend(*rows, reinterpret_cast<dynofarm::TeamStart>(team)); });
+}
+
+int dynofarm_product_run(const dynofarm_product* product, void* team) {
+    return guarded([&] {
+        dynofarm::ProductJob<Weight> job(*product);
+        run_beside_torch(job, product->threads, reinterpret_cast<dynofarm::TeamStart>(team));
+    });
 }
 
 }  // extern "C"

@@ -178,11 +178,20 @@ class PassJob : public Job {
 
     void walk_keys(const QueryTile& tile, int heads, Memory& held) {
         TileAttention<Value> attention(shape_, held.tile);
-        TileKeys<Value> found;
+        TileKeys<Value> tiles[2];
         const Queries queries{held.queries.data(), shape_.head_dim, heads, held.running.data(), held.sees.data()};
-        for (int first = 0; first < last_key(tile); first += TILE) {
-            find_tile(found, keys(), shape_, spans_[tile.span].table, store_.block_tokens, first, last_key(tile));
-            attention.add(found, tile.kv_head, first, queries);
+        const int last = last_key(tile);
+        const auto find = [&](TileKeys<Value>& found, int first) {
+            find_tile(found, keys(), shape_, spans_[tile.span].table, store_.block_tokens, first, last);
+        };
+        find(tiles[0], 0);
+        for (int first = 0, turn = 0; first < last; first += TILE, turn ^= 1) {
+            // Blocks lie anywhere, so that memory cannot guess what is read next.
+            if (first + TILE < last) {
+                find(tiles[turn ^ 1], first + TILE);
+                ask_for_tile(tiles[turn ^ 1], shape_, tile.kv_head);
+            }
+            attention.add(tiles[turn], tile.kv_head, first, queries);
         }
     }
 
