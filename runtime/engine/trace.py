@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from contract.events import (
     BlockCopied,
@@ -47,38 +48,19 @@ class TraceObserver(NullObserver):
 
     def block_evicted(self, block: int) -> None:
         """Emits block_evicted."""
-        self._emitter.emit(
-            BlockEvicted(seq=PENDING_SEQ, t_mono_ns=time.monotonic_ns(), trial=self._trial, block=block)
-        )
+        self._emitter.emit(BlockEvicted(**self._of_trial(), block=block))
 
     def block_copied(self, holder: int, source: int, target: int, tokens: int) -> None:
         """Emits block_copied."""
-        agent, call = self._keys[holder]
-        self._emitter.emit(
-            BlockCopied(
-                seq=PENDING_SEQ,
-                t_mono_ns=time.monotonic_ns(),
-                trial=self._trial,
-                agent=agent,
-                call=call,
-                source=source,
-                target=target,
-                tokens=tokens,
-            )
-        )
+        self._emitter.emit(BlockCopied(**self._of_call(holder), source=source, target=target, tokens=tokens))
 
     def prefix_hit(self, holder: int, queried_tokens: int, hit_tokens: int, tail_tokens: int) -> None:
         """Emits prefix_hit, unless nothing was found."""
         if not hit_tokens:
             return
-        agent, call = self._keys[holder]
         self._emitter.emit(
             PrefixHit(
-                seq=PENDING_SEQ,
-                t_mono_ns=time.monotonic_ns(),
-                trial=self._trial,
-                agent=agent,
-                call=call,
+                **self._of_call(holder),
                 queried_tokens=queried_tokens,
                 hit_tokens=hit_tokens,
                 tail_tokens=tail_tokens,
@@ -86,18 +68,16 @@ class TraceObserver(NullObserver):
         )
 
     def _emit_blocks(self, kind: type[_OfBlocks], holder: int, blocks: Sequence[int]) -> None:
-        agent, call = self._keys[holder]
         for part in _parts(blocks):
-            self._emitter.emit(
-                kind(
-                    seq=PENDING_SEQ,
-                    t_mono_ns=time.monotonic_ns(),
-                    trial=self._trial,
-                    agent=agent,
-                    call=call,
-                    blocks=part,
-                )
-            )
+            self._emitter.emit(kind(**self._of_call(holder), blocks=part))
+
+    def _of_call(self, holder: int) -> dict[str, Any]:
+        """What every event about a call of the trial begins with."""
+        agent, call = self._keys[holder]
+        return {**self._of_trial(), "agent": agent, "call": call}
+
+    def _of_trial(self) -> dict[str, Any]:
+        return {"seq": PENDING_SEQ, "t_mono_ns": time.monotonic_ns(), "trial": self._trial}
 
 
 def _parts(blocks: Sequence[int]) -> Iterator[list[int]]:
