@@ -47,9 +47,8 @@ OTHERS: Final = (
     Config("transformers_hf", "naive", 1, 400.0),
     Config("mlx_lm", "shared", 1, 900.0),
 )
-"""What each gains against itself, the cheapest first: they wait until the best ones have three rounds."""
+"""What each gains against itself, the cheapest first; an early end costs these, not the ratios."""
 
-ROUNDS_BEFORE_OTHERS: Final = 3
 MAX_FAILURES: Final = 2
 """A peer's mode that fails so often is not tried again in this session; its error is reported."""
 
@@ -64,8 +63,8 @@ def next_config(
 ) -> Config | None:
     """The next in the round robin; None when all is done.
 
-    Of the best configurations the one that ran least often comes first; the others follow after some rounds
-    and before the last. A disturbed run is repeated, at most `extra_runs` times each.
+    Of the best configurations the one that ran least often comes first; the others follow. A disturbed run is
+    repeated, at most `extra_runs` times each.
     """
     lines = list(lines)
     ran = Counter(line["config"] for line in lines if line["result"] is not None)
@@ -82,13 +81,12 @@ def next_config(
 
     best = [config for config in configs if config in BEST and is_due(config)]
     others = [config for config in configs if config not in BEST and is_due(config)]
-    first_rounds = [config for config in best if clean[config.name] < ROUNDS_BEFORE_OTHERS]
 
     def turns(config: Config) -> int:
         return ran[config.name] + failed[config.name]
 
     # min takes the first of equals, so that within a round the order is the plan's.
-    return next((min(group, key=turns) for group in (first_rounds, others, best) if group), None)
+    return next((min(group, key=turns) for group in (best, others) if group), None)
 
 
 def expected_s(config: Config, lines: Iterable[Mapping[str, Any]]) -> float:

@@ -51,13 +51,15 @@ class Options:
     quiet_wait_s: float
     peers: frozenset[str]
     is_small: bool
+    is_best_only: bool
     is_new: bool
     cache: Path
 
     @property
     def configs(self) -> list[Config]:
         """What is to be measured; a small session runs everything once."""
-        wanted = [config for config in (*BEST, *OTHERS) if config.peer in self.peers]
+        asked = BEST if self.is_best_only else (*BEST, *OTHERS)
+        wanted = [config for config in asked if config.peer in self.peers]
         if not self.is_small:
             return wanted
         return [Config(config.peer, config.mode, 1, 60.0) for config in wanted]
@@ -104,6 +106,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[Options, bool]:
     known = sorted({config.peer for config in (*BEST, *OTHERS)})
     add("--peers", default=",".join(known), help="folders in benchmarks/peers, and " + OURS)
     add("--small", action="store_true", help="everything once, on a tiny work: shows that all of it runs")
+    add("--best-only", action="store_true", help="only the ratios: ours and each peer at its best, in turn")
     add("--new", action="store_true", help="do not go on with an earlier session")
     add("--document", action="store_true", help="only write the document again")
     add("--cache", type=Path, default=default_cache())
@@ -120,6 +123,7 @@ def _parse(argv: Sequence[str] | None) -> tuple[Options, bool]:
         quiet_wait_s=given.quiet_wait_s,
         peers=peers,
         is_small=given.small,
+        is_best_only=given.best_only,
         is_new=given.new,
         cache=given.cache,
     )
@@ -175,7 +179,8 @@ def _measure(options: Options, workload: CompiledWorkload, session: Session) -> 
         )
         configs = [each for each in options.configs if each.peer == OURS or each.peer in environments]
         is_whole = len(configs) == len(options.configs)
-        if OURS in options.peers and session.latest("own") is None:
+        wants_own = OURS in options.peers and not options.is_best_only
+        if wants_own and session.latest("own") is None:
             _measure_own(options, bench, session)
         while config := next_config(configs, session.runs, OTHERS_PERCENT_MAX, options.extra_runs):
             left_s = deadline_s - time.monotonic()

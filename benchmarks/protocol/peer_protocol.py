@@ -12,12 +12,16 @@ import os
 import statistics
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+WARM_TOKENS = list(range(300, 364))
+WARM_OUTPUT_TOKENS = 4
 _NS_PER_MS = 1e6
 _NS_PER_S = 1e9
 
@@ -212,3 +216,82 @@ def serially(
             recorder.asked(len(prompt))
             wanted = conversation.calls[conversation.number].output_tokens
             conversation.finish(generate(conversation.agent, conversation.number, prompt, wanted))
+
+
+class Greedy(ABC):
+    """Greedy generation with a cache that holds the first `held` tokens of what is asked next."""
+
+    def __init__(self, recorder: Recorder, cache: Any) -> None:
+        self.recorder = recorder
+        self.cache = cache
+        self.held = 0
+
+    @abstractmethod
+    def read(self, tokens: list[int]) -> int:
+        """Adds `tokens`, which come behind what is held, to the cache; the token that follows them."""
+
+    def call(self, agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
+        """The output; the last token of it is not held."""
+        fresh = prompt[self.held :]
+        made: list[int] = []
+        while len(made) < output_tokens:
+            made.append(self.read(fresh))
+            self.held += len(fresh)
+            self.recorder.made(agent, call, made[-1:])
+            fresh = made[-1:]
+        return made
+
+
+def warm(model: Greedy) -> None:
+    """A short call of other tokens, recorded nowhere; `model` is not used after it."""
+    model.recorder = Recorder()
+    model.call("warm", 0, WARM_TOKENS, WARM_OUTPUT_TOKENS)
+
+
+def serially_shared(work: Work, model: Greedy) -> None:
+    """The shared prefix once; then every agent from a copy of it, which it keeps from call to call."""
+    model.read(work.shared)
+    prefix, recorder = model.cache, model.recorder
+
+    def generate(agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
+        if call == 0:
+            model.cache, model.held = deepcopy(prefix), len(work.shared)
+        recorder.cached(model.held)
+        return model.call(agent, call, prompt, output_tokens)
+
+    serially(work, recorder, generate)
+
+
+class Driver(ABC):
+    """Hands calls to an engine that batches, and steps it."""
+
+    def __init__(self, engine: Any, recorder: Recorder) -> None:
+        self.engine = engine
+        self.recorder = recorder
+        self._last_id = 0
+
+    @abstractmethod
+    def alone(self, agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
+        """One call; its output."""
+
+    @abstractmethod
+    def together(self, agents: list[Conversation]) -> None:
+        """Every agent's next call as soon as its last one is done."""
+
+    def next_id(self) -> int:
+        """Counts from 1."""
+        self._last_id += 1
+        return self._last_id
+
+    def warm(self) -> None:
+        """A short call of other tokens, so that kernels and caches of the allocator are there."""
+        self._unrecorded("warm", WARM_TOKENS, WARM_OUTPUT_TOKENS)
+
+    def prime(self, shared: list[int]) -> None:
+        """Reads the shared prefix and writes one token."""
+        self._unrecorded("prime", shared, 1)
+
+    def _unrecorded(self, agent: str, prompt: list[int], output_tokens: int) -> None:
+        recorder, self.recorder = self.recorder, Recorder()
+        self.alone(agent, 0, prompt, output_tokens)
+        self.recorder = recorder

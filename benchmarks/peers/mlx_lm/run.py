@@ -4,12 +4,11 @@ shared: one agent after the other, each from a copy of the cache of the shared p
 the wall.
 """
 
-import copy
 from importlib.metadata import version
 from typing import Any
 
 import mlx.core as mx
-from peer_protocol import Recorder, Work, answer, arguments, conversations
+from peer_protocol import Greedy, Recorder, Work, answer, arguments, serially_shared, warm
 
 MODES = ("shared",)
 _CHUNK_TOKENS = 512
@@ -23,57 +22,33 @@ def main() -> None:
 
     model, _ = load_model(options.model / "hf")
     model.set_dtype(getattr(mx, options.dtype))
+    warm(Generator(model, Recorder()))
     recorder = Recorder()
-    Generator(model, Recorder()).call("warm", 0, list(range(300, 332)), 2)
     generator = Generator(model, recorder)
     recorder.begin()
-    generator.prefill(work.shared)
-    prefix = generator.cache
-    for conversation in conversations(work):
-        generator.cache, generator.held = copy.deepcopy(prefix), len(work.shared)
-        while not conversation.is_done:
-            prompt = conversation.prompt()
-            recorder.asked(len(prompt))
-            recorder.cached(generator.held)
-            wanted = conversation.calls[conversation.number].output_tokens
-            conversation.finish(generator.call(conversation.agent, conversation.number, prompt, wanted))
+    serially_shared(work, generator)
     recorder.end()
     about = {"peer": "mlx-lm", "version": version("mlx-lm"), "backend": str(mx.default_device())}
     answer(options, work, recorder, about)
 
 
-class Generator:
-    """Greedy generation with a cache that holds the first `held` tokens of what is asked next."""
+class Generator(Greedy):
+    """The model with mlx-lm's own prompt cache."""
 
     def __init__(self, model: Any, recorder: Recorder) -> None:
         from mlx_lm.models.cache import make_prompt_cache
 
+        super().__init__(recorder, make_prompt_cache(model))
         self._model = model
-        self.recorder = recorder
-        self.cache = make_prompt_cache(model)
-        self.held = 0
 
-    def prefill(self, tokens: list[int]) -> Any:
-        """Logits of the last of `tokens`, which come behind what is held."""
+    def read(self, tokens: list[int]) -> int:
+        """As Greedy's; in chunks, or the scores of a long prompt would not fit."""
         logits = None
         for start in range(0, len(tokens), _CHUNK_TOKENS):
             chunk = mx.array([tokens[start : start + _CHUNK_TOKENS]])
             logits = self._model(chunk, cache=self.cache)[0, -1]
             mx.eval(logits, [layer.state for layer in self.cache])
-        self.held += len(tokens)
-        return logits
-
-    def call(self, agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
-        """The output; the last token of it is not held."""
-        logits = self.prefill(prompt[self.held :])
-        made: list[int] = []
-        while True:
-            token = int(mx.argmax(logits).item())
-            made.append(token)
-            self.recorder.made(agent, call, [token])
-            if len(made) == output_tokens:
-                return made
-            logits = self.prefill([token])
+        return int(mx.argmax(logits).item())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from peer_protocol import Conversation, Recorder, Work, answer, arguments, conversations, serially
+from peer_protocol import Conversation, Driver, Recorder, Work, answer, arguments, conversations, serially
 
 MODES = ("naive", "serial_cache", "conc", "conc_prime")
 _PRECISION = {"float32": "f32", "bfloat16": "bf16"}
@@ -34,7 +34,7 @@ def main() -> None:
     pipeline = openvino_genai.ContinuousBatchingPipeline(
         str(options.model / "openvino"), scheduler, "CPU", properties
     )
-    driver = Driver(pipeline, Recorder())
+    driver = PipelineDriver(pipeline, Recorder())
     driver.warm()
     recorder = driver.recorder
     recorder.begin()
@@ -49,31 +49,14 @@ def main() -> None:
     answer(options, work, recorder, about)
 
 
-class Driver:
-    """Hands calls to the pipeline and steps it."""
-
-    def __init__(self, pipeline: Any, recorder: Recorder) -> None:
-        self._pipeline = pipeline
-        self.recorder = recorder
-        self._next_id = 0
-
-    def warm(self) -> None:
-        """A short call of other tokens."""
-        recorder, self.recorder = self.recorder, Recorder()
-        self.alone("warm", 0, list(range(300, 364)), 4)
-        self.recorder = recorder
-
-    def prime(self, shared: list[int]) -> None:
-        """Reads the shared prefix and writes one token."""
-        recorder, self.recorder = self.recorder, Recorder()
-        self.alone("prime", 0, shared, 1)
-        self.recorder = recorder
+class PipelineDriver(Driver):
+    """Steps a ContinuousBatchingPipeline."""
 
     def together(self, agents: list[Conversation]) -> None:
-        """Every agent's next call as soon as its last one is done."""
+        """As Driver's."""
         running = [self._submit(agent) for agent in agents]
         while running:
-            self._pipeline.step()
+            self.engine.step()
             for entry in list(running):
                 agent, handle, made = entry
                 fresh = _read(handle)
@@ -86,11 +69,11 @@ class Driver:
                         running.append(self._submit(agent))
 
     def alone(self, agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
-        """One call; its output."""
+        """As Driver's."""
         handle = self._add(prompt, output_tokens)
         made: list[int] = []
         while len(made) < output_tokens:
-            self._pipeline.step()
+            self.engine.step()
             fresh = _read(handle)
             made += fresh
             self.recorder.made(agent, call, fresh)
@@ -109,9 +92,8 @@ class Driver:
         config.max_new_tokens = output_tokens
         config.ignore_eos = True
         config.do_sample = False
-        self._next_id += 1
         ids = openvino.Tensor(np.array([prompt], dtype=np.int64))
-        return self._pipeline.add_request(self._next_id, ids, config)
+        return self.engine.add_request(self.next_id(), ids, config)
 
 
 def _read(handle: Any) -> list[int]:

