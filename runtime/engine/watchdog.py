@@ -86,7 +86,7 @@ class Watchdog:
         late_ns = time.monotonic_ns() - self._deadline_ns
         if late_ns >= 0:
             return LeaseExpiredError(f"the lease ended {late_ns / 1e9:.1f} s ago and was not renewed")
-        return CancelledError("the device agent asked for it") if self._cancelled else None
+        return CancelledError("somebody asked for it") if self._cancelled else None
 
     def _take(self, lease: LeaseFile) -> None:
         """A lease from another machine says how long, not until when: counted from the first look at it."""
