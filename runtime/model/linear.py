@@ -12,6 +12,8 @@ WeightDtype = Literal["auto", "int8"]
 
 _INT8_FEW_ROWS: Final = 16
 """Up to here the operator that reads int8 directly is faster than widening the weight first."""
+_FIRST_SOUND_WITH_BFLOAT16: Final = (2, 13)
+"""torch 2.11's operator ends the process where x is bfloat16 (seen on a Xeon with AVX512-BF16)."""
 
 
 class Linear(Protocol):
@@ -79,12 +81,19 @@ class Int8Linear:
         return self.weight.nbytes + self.scales.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.device.type == "cpu" and len(x) <= _INT8_FEW_ROWS:
+        is_few = x.device.type == "cpu" and len(x) <= _INT8_FEW_ROWS
+        if is_few and reads_int8_safely(x.dtype, torch.__version__):
             scales = self.scales.to(x.dtype)
             out: Tensor = torch.ops.aten._weight_int8pack_mm(x.contiguous(), self.weight, scales)
         else:
             out = F.linear(x, self.weight.to(x.dtype)) * self.scales.to(x.dtype)
         return out if self.bias is None else out.add_(self.bias)
+
+
+def reads_int8_safely(dtype: torch.dtype, version: str) -> bool:
+    """Whether torch of this version multiplies x of `dtype` by int8 weights on a CPU without a crash."""
+    major, minor = version.split(".")[:2]
+    return dtype == torch.float32 or (int(major), int(minor)) >= _FIRST_SOUND_WITH_BFLOAT16
 
 
 def make_packed_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
