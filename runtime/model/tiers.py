@@ -37,7 +37,7 @@ class Tier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TierChoice:
-    """lost: one line about what a faster tier would have given and why it is not there; None otherwise."""
+    """lost: one line about what faster kernels would have given and why they are not there, or None."""
 
     name: TierName
     lost: str | None = None
@@ -57,7 +57,9 @@ def choose_tier(asked: str, placement: Placement, weight_dtype: WeightDtype = "a
     if homes.get(asked) != placement.device.type:
         raise BadAttemptSpecError("tier", f"{asked!r} does not run on {placement.device.type}")
     lost = _why_not(cast(TierName, asked), placement, weight_dtype)
-    return TierChoice(cast(TierName, asked)) if lost is None else TierChoice("aten", lost)
+    if lost is not None:
+        return TierChoice("aten", lost)
+    return TierChoice(cast(TierName, asked), _why_slower(cast(TierName, asked), placement))
 
 
 def _why_not(name: TierName, placement: Placement, weight_dtype: WeightDtype) -> str | None:
@@ -68,6 +70,12 @@ def _why_not(name: TierName, placement: Placement, weight_dtype: WeightDtype) ->
         reason = cuda_tier.why_not_here(weight_dtype)
         return None if reason is None else f"no cuda tier, decoding is several times slower: {reason}"
     return None
+
+
+def _why_slower(name: TierName, placement: Placement) -> str | None:
+    """A tier that is there may lack its fastest kernels."""
+    reason = cuda_tier.why_slower(placement) if name == "cuda" else None
+    return None if reason is None else f"a decode step's products run as single kernels, slower: {reason}"
 
 
 def linear_maker(tier: TierName, placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:

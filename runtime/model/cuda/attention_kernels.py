@@ -15,11 +15,11 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 @triton.jit
 def embed(
     table, wavelengths, plan, norm, x, scaled, squares, rotations, ROWS: tl.constexpr, HIDDEN: tl.constexpr,
-    HEAD_DIM: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
+    HEAD_DIM: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, SQUARES_STRIDE: tl.constexpr,
 ):  # fmt: skip
     """x[row] = table[token] and what the first norm needs; rotations[row] = cos and sin of its position.
 
-    rotations [rows, 2, head_dim / 2] float32; squares: row r's sum of squares at place r.
+    rotations [rows, 2, head_dim / 2] float32; squares: row r's sum of squares at r * SQUARES_STRIDE.
     """
     row = tl.program_id(0)
     token = tl.load(plan + 2 + row).to(tl.int64)
@@ -30,7 +30,7 @@ def embed(
     scale = tl.load(norm + places, mask=inside, other=0.0).to(tl.float32)
     tl.store(x + row * HIDDEN + places, values, mask=inside)
     tl.store(scaled + row * HIDDEN + places, (wide * scale).to(scaled.dtype.element_ty), mask=inside)
-    tl.store(squares + row, tl.sum(wide * wide, axis=0))
+    tl.store(squares + row * SQUARES_STRIDE, tl.sum(wide * wide, axis=0))
     half: tl.constexpr = HEAD_DIM // 2
     dims = tl.arange(0, BLOCK_D // 2)
     is_dim = dims < half
@@ -77,6 +77,47 @@ def kv_places(base, table, positions, kv_head, block_tokens, KV_HEADS: tl.conste
 
 
 @triton.jit
+def load_keys(
+    base, table, start, last, kv_head, block_tokens, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
+    """Both halves of keys start .. start + BLOCK_S - 1, and their values; beyond `last` that one again.
+
+    The caller hides those: the table may end there.
+    """
+    half: tl.constexpr = HEAD_DIM // 2
+    dims, halves = tl.arange(0, BLOCK_D)[None, :], tl.arange(0, BLOCK_D // 2)[None, :]
+    held = tl.minimum(start + tl.arange(0, BLOCK_S), last)
+    places = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
+    low_keys = tl.load(places + halves, mask=halves < half, other=0.0)
+    high_keys = tl.load(places + half + halves, mask=halves < half, other=0.0)
+    values = tl.load(places + KV_HEADS * HEAD_DIM + dims, mask=dims < HEAD_DIM, other=0.0)
+    return low_keys, high_keys, values
+
+
+@triton.jit
+def attend_block(
+    low, high, best, weight, out, low_keys, high_keys, values, start, stop, limits, BLOCK_S: tl.constexpr,
+    IS_CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Goes on with a softmax over the keys that `load_keys` gave."""
+    positions = start + tl.arange(0, BLOCK_S)
+    scores = tl.dot(low, tl.trans(low_keys), input_precision="ieee")
+    scores = tl.dot(high, tl.trans(high_keys), scores, input_precision="ieee")
+    visible = (positions < stop)[None, :]
+    if IS_CAUSAL:
+        visible = visible & (positions[None, :] <= limits[:, None])
+    scores = tl.where(visible, scores, float("-inf"))
+    # Finite even where a row sees nothing yet: -inf minus -inf would be NaN.
+    higher = tl.maximum(tl.maximum(best, tl.max(scores, axis=1)), -1e30)
+    shares = tl.exp2(scores - higher[:, None])
+    fading = tl.exp2(best - higher)
+    weight = weight * fading + tl.sum(shares, axis=1)
+    out = tl.dot(shares.to(values.dtype), values, out * fading[:, None], input_precision="ieee")
+    return higher, weight, out
+
+
+@triton.jit
 def attend_keys(
     low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, limits,
     KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
@@ -86,29 +127,13 @@ def attend_keys(
 
     low, high: the halves of the queries, [M, BLOCK_D / 2], in the precision of the keys.
     """
-    half: tl.constexpr = HEAD_DIM // 2
-    dims, halves = tl.arange(0, BLOCK_D)[None, :], tl.arange(0, BLOCK_D // 2)[None, :]
     for start in range(first, stop, BLOCK_S):
-        positions = start + tl.arange(0, BLOCK_S)
-        # Beyond the end the last key is read again and hidden: the table may end there.
-        held = tl.minimum(positions, stop - 1)
-        places = kv_places(base, table, held, kv_head, block_tokens, KV_HEADS, HEAD_DIM)[:, None]
-        low_keys = tl.load(places + halves, mask=halves < half, other=0.0)
-        high_keys = tl.load(places + half + halves, mask=halves < half, other=0.0)
-        values = tl.load(places + KV_HEADS * HEAD_DIM + dims, mask=dims < HEAD_DIM, other=0.0)
-        scores = tl.dot(low, tl.trans(low_keys), input_precision="ieee")
-        scores = tl.dot(high, tl.trans(high_keys), scores, input_precision="ieee")
-        visible = (positions < stop)[None, :]
-        if IS_CAUSAL:
-            visible = visible & (positions[None, :] <= limits[:, None])
-        scores = tl.where(visible, scores, float("-inf"))
-        # Finite even where a row sees nothing yet: -inf minus -inf would be NaN.
-        higher = tl.maximum(tl.maximum(best, tl.max(scores, axis=1)), -1e30)
-        shares = tl.exp2(scores - higher[:, None])
-        fading = tl.exp2(best - higher)
-        weight = weight * fading + tl.sum(shares, axis=1)
-        out = tl.dot(shares.to(values.dtype), values, out * fading[:, None], input_precision="ieee")
-        best = higher
+        low_keys, high_keys, values = load_keys(
+            base, table, start, stop - 1, kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S
+        )
+        best, weight, out = attend_block(
+            low, high, best, weight, out, low_keys, high_keys, values, start, stop, limits, BLOCK_S, IS_CAUSAL
+        )
     return best, weight, out
 
 
@@ -213,7 +238,8 @@ def attend_items(
     ROWS: tl.constexpr, TABLES_AT: tl.constexpr, TABLE_BLOCKS: tl.constexpr, ITEMS_AT: tl.constexpr,
     ROWS_PER_ITEM: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, HAS_NORMS: tl.constexpr,
-    AHEAD_LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr, STARTS_EARLY: tl.constexpr,
+    AHEAD_LINES: tl.constexpr, RELEASES_FIRST: tl.constexpr, KEYS_FIRST: tl.constexpr,
+    STARTS_EARLY: tl.constexpr,
 ):  # fmt: skip
     """Each work item: queries of its rows over its keys, one KV head; a row's last item writes its KV.
 
@@ -239,6 +265,11 @@ def attend_items(
     stop = tl.minimum(tl.load(entry + 2), position)
     is_line = line_rows < tl.load(entry)
     rows = tl.load(entry + 4 + line_rows, mask=is_line, other=0)
+    if KEYS_FIRST:
+        low_keys, high_keys, values = load_keys(
+            base, table, first, tl.maximum(stop - 1, 0), kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D,
+            BLOCK_S,
+        )  # fmt: skip
     if STARTS_EARLY:
         # Plan and old keys are older than this step: only qkv has to be waited for.
         prefetch_keys(base, table, first, stop, kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S)
@@ -251,6 +282,12 @@ def attend_items(
         low, high, qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps,
         has_newest, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
     )  # fmt: skip
+    if KEYS_FIRST:
+        if first < stop:
+            best, weight, out = attend_block(
+                low, high, best, weight, out, low_keys, high_keys, values, first, stop, rows, BLOCK_S, False
+            )
+        first += BLOCK_S
     best, weight, out = attend_keys(
         low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, rows, KV_HEADS,
         HEAD_DIM, BLOCK_D, BLOCK_S, False,

@@ -3,14 +3,18 @@
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
 
 from runtime.model.config import ModelConfig
 from runtime.model.cuda import attention_kernels, linear_kernels
+from runtime.model.cuda.chain import ChainBuffers, ChainProducts, why_no_chain
+from runtime.model.cuda.chain_shape import squares_stride
+from runtime.model.cuda.driver import prefer_shared_memory
+from runtime.model.cuda.errors import ChainError, ChainShapeError
 from runtime.model.cuda.plan import (
     BUCKETS,
     PARTS,
@@ -20,7 +24,15 @@ from runtime.model.cuda.plan import (
     bucket_for,
     tile_rows,
 )
-from runtime.model.cuda.shapes import LinearTile, StepTiles, power_of_two, tiles_for
+from runtime.model.cuda.shapes import (
+    ChainTile,
+    LinearTile,
+    StepTiles,
+    chain_tile_for,
+    is_chain_faster,
+    power_of_two,
+    tiles_for,
+)
 from runtime.model.cuda.step_weights import StepLayer, StepWeights
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import KVStore, Span
@@ -31,22 +43,41 @@ SMALLEST_BLOCK_TOKENS: Final = 16
 """The contract's; tables are as long as the model's context in blocks of this size."""
 STARTS_EARLY: bool = True
 """Kernels begin before the one before them has ended (programmatic dependent launch, from capability 9.0)."""
+Products = Literal["auto", "chain", "triton"]
+"""Who multiplies: one kernel of ours between two attentions, or one Triton kernel for each product."""
 
 
 class CudaDecoder:
     """Graphs of the decode step of one model, one per bucket of rows; they serve any KV store.
 
+    products: `chain` raises ChainError where its kernel does not fit; `auto` takes Triton's there, and where
+    they are faster.
     On a CPU the same kernels run under Triton's interpreter, without a graph: that is for tests.
     """
 
-    def __init__(self, weights: DecoderWeights, buckets: Sequence[int] = BUCKETS) -> None:
+    def __init__(
+        self, weights: DecoderWeights, buckets: Sequence[int] = BUCKETS, products: Products = "auto"
+    ) -> None:
         config, device = weights.config, weights.placement.device
         processors = _processors(device)
         self.most_rows = max(buckets)
+        self.buckets = tuple(buckets)
         lines = max(tile_rows(bucket, config.heads // config.kv_heads) for bucket in buckets)
         scratch = _Scratch(config, device, lines * most_items(config, processors, self.most_rows))
         tensors = StepWeights.of(weights)
         self._steps = {bucket: _BucketStep(tensors, bucket, scratch, processors) for bucket in buckets}
+        self.lost: dict[int, str] = {}
+        """Why a bucket's products are Triton's where one kernel was wanted."""
+        for bucket, step in self._steps.items() if products != "triton" else ():
+            if products == "auto" and not is_chain_faster(config, bucket):
+                self.lost[bucket] = "measured faster for this shape"
+                continue
+            try:
+                step.take_chain(chain_tile_for(bucket))
+            except ChainError as error:
+                if products == "chain":
+                    raise
+                self.lost[bucket] = str(error)
 
     def step(self, spans: Sequence[Span], tables: Sequence[Sequence[int]], kv: KVStore) -> Tensor:
         """Logits [len(spans), vocab] float32 of one token each; writes their KV.
@@ -72,6 +103,7 @@ class _Scratch:
         self.partial_lse = torch.empty(places, device=device)
         self.sums = torch.empty(_SUMS, device=device)
         self.counters = torch.zeros(4096, dtype=torch.int32, device=device)
+        self.barrier = torch.zeros(1, dtype=torch.int32, device=device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +141,7 @@ class _BucketStep:
         self._copied = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call] # torch's own
         self._graph: torch.cuda.CUDAGraph | None = None
         self._is_captured = False
+        self._chain: ChainProducts | None = None
         self._store: weakref.ref[KVStore] | None = None
 
         def static(width: int, kind: torch.dtype = dtype) -> Tensor:
@@ -120,6 +153,19 @@ class _BucketStep:
         self._rotations = static(config.head_dim, torch.float32)
         self._attended, self._gated = static(config.q_width), static(config.ffn)
         self._logits = static(config.vocab, torch.float32)
+
+    def take_chain(self, tile: ChainTile) -> None:
+        """The products of graphs captured from now on are one kernel's. ChainError where it does not fit."""
+        config, scratch = self._weights.config, self._scratch
+        reason = why_no_chain(config, self._x)
+        if reason is not None:
+            raise ChainShapeError(reason)
+        buffers = ChainBuffers(
+            x=self._x, scaled=self._scaled, squares=self._squares, qkv=self._qkv, attended=self._attended,
+            gated=self._gated, logits=self._logits, partials=scratch.sums, barrier=scratch.barrier,
+        )  # fmt: skip
+        self._chain = ChainProducts(self._weights, buffers, tile)
+        self.tiles = replace(self.tiles, attention=tile.attention)
 
     def capture(self) -> None:
         """One row at position 0 of a store that is nobody's: a graph serves any store."""
@@ -173,8 +219,24 @@ class _BucketStep:
             self._scaled, self._squares, self._rotations, ROWS=self._bucket, HIDDEN=config.hidden,
             HEAD_DIM=config.head_dim, BLOCK_H=power_of_two(config.hidden),
             BLOCK_D=power_of_two(config.head_dim, 32),
+            SQUARES_STRIDE=1 if self._chain is None else squares_stride(config),
         )  # fmt: skip
-        tiles = 1
+        if self._chain is None:
+            self._launch_layers()
+        else:
+            self._launch_chain(self._chain)
+
+    def _launch_chain(self, chain: ChainProducts) -> None:
+        is_early = self._early()["STARTS_EARLY"]
+        chain.launch(0, is_early=is_early)
+        for index, layer in enumerate(self._weights.layers):
+            for kernel in self._attend(index, layer):
+                # The chain can then begin beside it: memory is not divided anew on a processor that works.
+                prefer_shared_memory(kernel.function)
+            chain.launch(index + 1, is_early=is_early)
+
+    def _launch_layers(self) -> None:
+        weights, tiles = self._weights, 1
         next_norms = [*(layer.attn_norm for layer in weights.layers[1:]), weights.norm]
         for index, (layer, next_norm) in enumerate(zip(weights.layers, next_norms, strict=True)):
             self._linear("qkv", self._scaled, layer.qkv, self._qkv, _Around(tiles, layer.qkv_bias))
@@ -186,7 +248,8 @@ class _BucketStep:
             tiles = self._linear("down", self._gated, layer.down, self._x, stream)
         self._linear("head", self._scaled, weights.head, self._logits, _Around(tiles))
 
-    def _attend(self, index: int, layer: StepLayer) -> None:
+    def _attend(self, index: int, layer: StepLayer) -> tuple[Any, Any]:
+        """The two kernels as Triton compiled them."""
         config, layout, scratch = self._weights.config, self._layout, self._scratch
         tile = self.tiles.attention
         shape = {
@@ -194,20 +257,21 @@ class _BucketStep:
             "HEAD_DIM": config.head_dim, "BLOCK_M": self._lines_m,
             "BLOCK_D": power_of_two(config.head_dim, 32), "RELEASES_FIRST": tile.releases_first,
         }  # fmt: skip
-        attention_kernels.attend_items[(layout.items, config.kv_heads)](
+        items = attention_kernels.attend_items[(layout.items, config.kv_heads)](
             self._qkv, self._rotations, self._or_x(layer.qk_norm), self._bases, self._device_plan,
             scratch.partial_out, scratch.partial_lse, layer.gate_up, index, config.rms_eps,
             1 / math.sqrt(config.head_dim), ROWS=self._bucket, TABLES_AT=layout.tables_at,
             TABLE_BLOCKS=layout.table_blocks, ITEMS_AT=layout.items_at, BLOCK_S=tile.keys,
-            HAS_NORMS=layer.qk_norm is not None,
+            HAS_NORMS=layer.qk_norm is not None, KEYS_FIRST=tile.keys_first,
             AHEAD_LINES=min(tile.ahead_bytes, layer.gate_up.nbytes) // 128 // 256 * 256,
             num_warps=tile.warps, num_stages=tile.stages, **shape, **self._early(),
         )  # fmt: skip
-        attention_kernels.merge_items[(self._bucket, config.heads)](
+        merge = attention_kernels.merge_items[(self._bucket, config.heads)](
             self._device_plan, scratch.partial_out, scratch.partial_lse, self._attended,
             COUNTS_AT=layout.counts_at, PARTS_AT=layout.parts_at, PARTS=PARTS, BLOCK_P=tile.parts,
             num_warps=tile.merge_warps, **shape, **self._early(),
         )  # fmt: skip
+        return items, merge
 
     def _linear(self, product: str, x: Tensor, weight: Tensor, out: Tensor, around: _Around) -> int:
         """Returns how many programs left sums of squares, for the product after this one."""

@@ -1,6 +1,6 @@
 """How a decode step is cut into programs: plain numbers, by measurement (ADR 0014)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from runtime.model.config import ModelConfig
@@ -29,6 +29,7 @@ class LinearTile:
 class AttentionTile:
     """Keys read at once; partials merged at once.
 
+    keys_first: an item's first keys are read before the kernel before has ended; often they are all.
     ahead_bytes: how much of gate_up's weight programs without work ask L2 for. releases_first: as in
     LinearTile.
     """
@@ -40,6 +41,21 @@ class AttentionTile:
     merge_warps: int = 4
     ahead_bytes: int = 0
     releases_first: bool = False
+    keys_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChainTile:
+    """The products between two attentions as one kernel: its ring of weight units and what surrounds it.
+
+    down_chunks: chunks of 32 of the K of `down` in one unit, at most. is_down_divided: units of one tile go
+    to several processors, which leaves their sum to a phase of its own. attention: the tile beside it.
+    """
+
+    stages: int
+    down_chunks: int
+    is_down_divided: bool
+    attention: AttentionTile = AttentionTile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,24 @@ _WIDE_VALUES: Final = StepTiles(
     attention=AttentionTile(keys=32, stages=1, parts=16),
 )
 """float32 is for comparison: small tiles that fit everywhere."""
+
+
+_BESIDE_CHAIN: Final = AttentionTile(64, 4, 1, 64, 2, 0, True)
+_CHAIN_ONE: Final = ChainTile(3, 26, True, _BESIDE_CHAIN)
+_CHAIN_FEW: Final = ChainTile(3, 26, True, replace(_BESIDE_CHAIN, keys_first=True))
+
+
+def chain_tile_for(bucket: int) -> ChainTile:
+    """What was fastest on an H200 with 1.5 B weights."""
+    return _CHAIN_ONE if bucket == 1 else _CHAIN_FEW
+
+
+def is_chain_faster(config: ModelConfig, bucket: int) -> bool:
+    """Than Triton's products: measured for hidden 1,536 up to 16 rows; not for 32 rows, nor for hidden 576.
+
+    With more rows every processor reads too much of the batch; with small weights the barriers cost more.
+    """
+    return config.hidden >= 1024 and bucket <= 16
 
 
 def tiles_for(config: ModelConfig, bucket: int, value_bytes: int) -> StepTiles:

@@ -1,6 +1,8 @@
 """The CUDA tier: decode steps through captured graphs, everything else layer by layer with our attention."""
 
+import logging
 import re
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
@@ -8,10 +10,15 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from runtime.model.cuda.chain import why_no_device
+from runtime.model.cuda.errors import NvrtcMissingError
+from runtime.model.cuda.nvrtc import nvrtc
 from runtime.model.cuda.plan import StepTooLargeError
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
+from runtime.model.numeric import Placement
 
+_LOG = logging.getLogger(__name__)
 CAPTURED_AT_START: Final = (1, 8)
 """Buckets whose graphs exist before the first trial; a larger one is captured when it is first needed."""
 OLDEST_CAPABILITY: Final = (8, 0)
@@ -30,6 +37,28 @@ def why_not_here(weight_dtype: str = "auto") -> str | None:
     if capability < OLDEST_CAPABILITY:
         return f"the device has compute capability {capability[0]}.{capability[1]}, 8.0 is needed"
     return None
+
+
+def why_slower(placement: Placement) -> str | None:
+    """Why no step's products can be one kernel's between two attentions; Triton's kernels then run."""
+    reason = why_no_device(placement.dtype, placement.device)
+    if reason is None:
+        try:
+            nvrtc()
+        except NvrtcMissingError as error:
+            reason = str(error)
+    return reason
+
+
+def products_line(lost: Mapping[int, str], buckets: Sequence[int]) -> str:
+    """Which products are in use, in one line; lost: why those of a bucket are Triton's."""
+    ours = ", ".join(str(bucket) for bucket in buckets if bucket not in lost)
+    reasons = "; ".join(dict.fromkeys(lost.values()))
+    if not lost:
+        return f"products of up to {ours} rows: one kernel between two attentions"
+    if not ours:
+        return f"products: one Triton kernel each ({reasons})"
+    return f"products of up to {ours} rows: one kernel between two attentions; else Triton's ({reasons})"
 
 
 def has_device() -> bool:
@@ -72,6 +101,8 @@ class CudaTier:
         self._config = weights.config
         self._attention = TileAttention
         self._decoder = CudaDecoder(weights)
+        self.products = products_line(self._decoder.lost, self._decoder.buckets)
+        _LOG.info("%s", self.products)
         for bucket in CAPTURED_AT_START:
             self._decoder.capture(bucket)
 
