@@ -100,7 +100,7 @@ def candidates(config: ModelConfig, bucket: int, product: str) -> list[Any]:
 
 def decoder_of(config: ModelConfig, bucket: int) -> CudaDecoder:
     """With random weights."""
-    return CudaDecoder(random_weights(config), buckets=(bucket,))
+    return CudaDecoder(random_weights(config), (bucket,), "triton")
 
 
 def compile_part(part: list[tuple[str, int, str, Any]]) -> None:
