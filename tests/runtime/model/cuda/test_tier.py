@@ -9,8 +9,8 @@ import torch
 
 from runtime.model.config import ModelConfig
 from runtime.model.cuda import tier
-from runtime.model.cuda.shapes import lines_of, power_of_two, tiles_for
-from runtime.model.numeric import ON_CPU
+from runtime.model.cuda.shapes import is_chain_faster, lines_of, power_of_two, tiles_for
+from runtime.model.numeric import ON_CPU, Placement
 from runtime.model.tiers import choose_tier
 
 needs_no_device = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
@@ -59,3 +59,17 @@ def test_every_tile_fits_the_shared_memory_of_any_device(hidden: int, value_byte
 
 def test_the_lines_of_a_share_cover_it() -> None:
     assert [lines_of(1536, 1), lines_of(576, 1), lines_of(8960, 5), lines_of(100_000, 1)] == [32, 16, 32, 128]
+
+
+def test_products_in_another_precision_than_bfloat16_are_slower() -> None:
+    placement = Placement(torch.float32, torch.device("cuda"))
+    assert tier.why_slower(placement) == "it computes in bfloat16, not in float32"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "bucket", "is_faster"),
+    [(1536, 1, True), (1536, 16, True), (1536, 32, False), (576, 1, False), (2048, 8, True)],
+)
+def test_one_kernel_multiplies_where_it_was_faster(hidden: int, bucket: int, is_faster: bool) -> None:
+    config = ModelConfig("llama", hidden, 2, 6, 2, 16, 2 * hidden, 300, 1e4, 1e-5, 512, True)
+    assert is_chain_faster(config, bucket) == is_faster
