@@ -232,6 +232,34 @@ def keep_partial(
     tl.store(partial_out + places[:, None] * HEAD_DIM + dims, out / weight[:, None], mask=inside)
 
 
+@triton.jit
+def attend_item(
+    low_keys, high_keys, values, qkv, rotations, head_norms, base, table, rows, is_line, first, stop,
+    first_row, position, has_newest, kv_head, block_tokens, eps, scale, HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+    HAS_NORMS: tl.constexpr, KEYS_FIRST: tl.constexpr,
+):  # fmt: skip
+    """Softmax of an item's queries over its keys; KEYS_FIRST: the first of them are given."""
+    low, high = scaled_queries(
+        qkv, rotations, head_norms, rows, kv_head, is_line, eps, scale, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D,
+        HAS_NORMS,
+    )  # fmt: skip
+    best, weight, out = begin_softmax(
+        low, high, qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps,
+        has_newest, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
+    )  # fmt: skip
+    if KEYS_FIRST:
+        if first < stop:
+            best, weight, out = attend_block(
+                low, high, best, weight, out, low_keys, high_keys, values, first, stop, rows, BLOCK_S, False
+            )
+        first += BLOCK_S
+    return attend_keys(
+        low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, rows, KV_HEADS,
+        HEAD_DIM, BLOCK_D, BLOCK_S, False,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["layer"])
 def attend_items(
     qkv, rotations, head_norms, bases, plan, partial_out, partial_lse, ahead, layer, eps, scale,
@@ -265,6 +293,7 @@ def attend_items(
     stop = tl.minimum(tl.load(entry + 2), position)
     is_line = line_rows < tl.load(entry)
     rows = tl.load(entry + 4 + line_rows, mask=is_line, other=0)
+    low_keys, high_keys, values = 0, 0, 0
     if KEYS_FIRST:
         low_keys, high_keys, values = load_keys(
             base, table, first, tl.maximum(stop - 1, 0), kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D,
@@ -274,23 +303,10 @@ def attend_items(
         # Plan and old keys are older than this step: only qkv has to be waited for.
         prefetch_keys(base, table, first, stop, kv_head, block_tokens, KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_S)
         wait_for_kernel_before(RELEASES_FIRST)
-    low, high = scaled_queries(
-        qkv, rotations, head_norms, rows, kv_head, is_line, eps, scale, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D,
-        HAS_NORMS,
-    )  # fmt: skip
-    best, weight, out = begin_softmax(
-        low, high, qkv, rotations, head_norms, base, table, first_row, position, kv_head, block_tokens, eps,
-        has_newest, HEADS, KV_HEADS, HEAD_DIM, BLOCK_D, HAS_NORMS,
-    )  # fmt: skip
-    if KEYS_FIRST:
-        if first < stop:
-            best, weight, out = attend_block(
-                low, high, best, weight, out, low_keys, high_keys, values, first, stop, rows, BLOCK_S, False
-            )
-        first += BLOCK_S
-    best, weight, out = attend_keys(
-        low, high, best, weight, out, base, table, first, stop, kv_head, block_tokens, rows, KV_HEADS,
-        HEAD_DIM, BLOCK_D, BLOCK_S, False,
+    best, weight, out = attend_item(
+        low_keys, high_keys, values, qkv, rotations, head_norms, base, table, rows, is_line, first, stop,
+        first_row, position, has_newest, kv_head, block_tokens, eps, scale, HEADS, KV_HEADS, HEAD_DIM,
+        BLOCK_D, BLOCK_S, HAS_NORMS, KEYS_FIRST,
     )  # fmt: skip
     place = (item * KV_HEADS + kv_head) * BLOCK_M
     keep_partial(best, weight, out, partial_out, partial_lse, place, is_line, HEAD_DIM, BLOCK_D)
