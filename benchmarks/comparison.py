@@ -154,7 +154,14 @@ def _own_steps(own: BenchReport | None) -> list[Figure]:
         Figure("decode step against bandwidth, batch 1", alone, 0.5, 0.7, "", False),
         Figure("decode step against bandwidth, batch 5", together, 0.5, 0.65, "", False),
         Figure("pool waste", own.pool_waste_percent if own else None, 1, 1, "%", True),
-        Figure("cost of the events", own.event_cost_percent if own else None, 1, 1, "%", True),
+        Figure(
+            *("cost of the events, walls with against without", own.event_cost_percent if own else None),
+            *(1, 1, "%", True),
+        ),
+        Figure(
+            *("cost of the events, their processor time / wall",),
+            *(own.event_processor_percent if own else None, 1, 1, "%", True),
+        ),
         Figure(
             *("peak footprint above the weights as used and the live KV",),
             *(own.footprint_above_weights_and_live_kv_mb if own else None, 200, 100, "MB", True),

@@ -62,7 +62,8 @@ def _derived(report: BenchReport) -> list[tuple[str, str]]:
         ("decode step against bandwidth, all agents", _number(steps.batch_5)),
         ("worst gap / median gap while a prefill arrives", _number(report.worst_gap_vs_median_itl)),
         ("pool waste, %", _number(report.pool_waste_percent)),
-        ("cost of the events, %", _number(report.event_cost_percent)),
+        ("cost of the events, % of wall", _number(report.event_cost_percent)),
+        ("processor time of the events, % of wall", _number(report.event_processor_percent)),
         ("footprint above weights and live KV, MB", _number(report.footprint_above_weights_and_live_kv_mb)),
     ]
 

@@ -1,6 +1,9 @@
 """The recorder and the emitter of a measured attempt: they tell of each trial, and can stay silent in it."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,8 +19,18 @@ from runtime.engine.record import TrialRecorder
 WITHOUT_EVENTS: Final = "paged-without-events"
 """An arm of this name is the paged arm, but of its trials only start and end are recorded."""
 
-TrialEnded = Callable[[str, int, int], None]
-"""Arm, start and end on the monotonic clock."""
+
+@dataclass(frozen=True, slots=True)
+class EndedTrial:
+    """Start and end on the monotonic clock. events_ns: processor time of its events, None where unknown."""
+
+    arm: str
+    start_ns: int
+    end_ns: int
+    events_ns: int | None
+
+
+TrialEnded = Callable[[EndedTrial], None]
 
 
 class BenchEmitter(EventEmitter):
@@ -27,7 +40,18 @@ class BenchEmitter(EventEmitter):
         self.is_muted = False
         self._trial_ended = trial_ended
         self._running: TrialStarted | None = None
+        self._producing_ns = 0
+        self._writer_before_ns: int | None = None
         super().__init__(path, attempt_id, producer)
+
+    @contextmanager
+    def producing(self) -> Iterator[None]:
+        """What runs inside is counted as work for events."""
+        began_ns = time.thread_time_ns()
+        try:
+            yield
+        finally:
+            self._producing_ns += time.thread_time_ns() - began_ns
 
     def emit(self, event: EventEnvelope) -> None:
         """Drops the event while muted."""
@@ -35,8 +59,22 @@ class BenchEmitter(EventEmitter):
             super().emit(event)
         if isinstance(event, TrialStarted):
             self._running = event
+            self._producing_ns, self._writer_before_ns = 0, self._writer_ns()
         elif isinstance(event, TrialFinished) and self._running is not None:
-            self._trial_ended(self._running.arm, self._running.t_mono_ns, event.t_mono_ns)
+            started = self._running
+            self._trial_ended(EndedTrial(started.arm, started.t_mono_ns, event.t_mono_ns, self._events_ns()))
+
+    def _events_ns(self) -> int | None:
+        now_ns = self._writer_ns()
+        if now_ns is None or self._writer_before_ns is None:
+            return None
+        return self._producing_ns + now_ns - self._writer_before_ns
+
+    def _writer_ns(self) -> int | None:
+        """Processor time of the writer so far; None where the system has no clock for a thread."""
+        if not hasattr(time, "pthread_getcpuclockid") or self._thread.ident is None:
+            return None
+        return time.clock_gettime_ns(time.pthread_getcpuclockid(self._thread.ident))
 
 
 class BenchRecorder(TrialRecorder):
@@ -45,6 +83,8 @@ class BenchRecorder(TrialRecorder):
     def __init__(
         self, emitter: EventEmitter, spec: TrialSpec, decode: Callable[[Sequence[int]], str]
     ) -> None:
+        if not isinstance(emitter, BenchEmitter):
+            raise TypeError("a measured attempt records through a BenchEmitter")
         super().__init__(emitter, spec, decode)
         self._emitter = emitter
         self._is_silent = spec.arm == WITHOUT_EVENTS
@@ -52,35 +92,35 @@ class BenchRecorder(TrialRecorder):
     def started(self) -> None:
         """The trial's wall time begins; the silence too."""
         super().started()
-        self._mute(self._is_silent)
+        self._emitter.is_muted = self._is_silent
 
     def finished(
         self, status: Literal["completed", "failed", "cancelled"], reason: FailureReason | None
     ) -> None:
         """The trial's wall time ends, and the silence."""
-        self._mute(False)
+        self._emitter.is_muted = False
         super().finished(status, reason)
 
     def arrived(self, key: CallKey, prompt_tokens: int) -> None:
-        """Nothing in silence."""
+        """Counted; nothing in silence."""
         if not self._is_silent:
-            super().arrived(key, prompt_tokens)
+            with self._emitter.producing():
+                super().arrived(key, prompt_tokens)
 
     def decided(self, decision: StartToolWait | FinishToolWait | RetryCall | EndAgent) -> None:
-        """Nothing in silence."""
+        """Counted; nothing in silence."""
         if not self._is_silent:
-            super().decided(decision)
+            with self._emitter.producing():
+                super().decided(decision)
 
     def happened(self, fact: Fact) -> None:
-        """Nothing in silence."""
+        """Counted; nothing in silence."""
         if not self._is_silent:
-            super().happened(fact)
+            with self._emitter.producing():
+                super().happened(fact)
 
     def kv(self, state: KVState | None) -> None:
-        """Nothing in silence."""
+        """Counted; nothing in silence."""
         if not self._is_silent:
-            super().kv(state)
-
-    def _mute(self, is_muted: bool) -> None:  # noqa: FBT001 - the state to set, not a second behaviour
-        if isinstance(self._emitter, BenchEmitter):
-            self._emitter.is_muted = is_muted
+            with self._emitter.producing():
+                super().kv(state)

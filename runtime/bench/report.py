@@ -85,7 +85,8 @@ def build_report(found: Findings) -> BenchReport:
             gap for run in found.arriving.runs if (gap := worst_gap_vs_median_itl(run.events)) is not None
         ),
         pool_waste_percent=_waste(paged, budget, found.shared_tokens),
-        event_cost_percent=_event_cost(found.main.runs),
+        event_cost_percent=_event_cost(found.main.runs, request.others_cpu_percent_max),
+        event_processor_percent=_event_processor(paged),
         footprint_above_weights_and_live_kv_mb=_footprint_above(paged, budget),
         others_cpu_percent=max((run.others_cpu_percent for run in kept), default=0.0),
         contaminated_runs=sum(run.others_cpu_percent > request.others_cpu_percent_max for run in kept),
@@ -207,14 +208,28 @@ def _footprint_above(paged: _Counted | None, budget: MemoryBudgeted | None) -> f
     )
 
 
-def _event_cost(runs: Sequence[Run]) -> float | None:
-    """Of the rounds that ran both: what the events added to the wall, relative to the run without them."""
-    walls = {(run.arm, run.round): trial_figures(run.events).wall_s for run in runs}
-    rounds = sorted({run.round for run in runs if ("paged", run.round) in walls})
+def _event_cost(runs: Sequence[Run], others_percent_max: float) -> float | None:
+    """Of rounds that ran both undisturbed: what events added to the wall, relative to that without them."""
+    walls = {
+        (run.arm, run.round): trial_figures(run.events).wall_s
+        for run in runs
+        if run.others_cpu_percent <= others_percent_max
+    }
+    rounds = sorted({number for arm, number in walls if arm == "paged"})
     return _median(
         (walls["paged", number] / walls[WITHOUT_EVENTS, number] - 1.0) * 100.0
         for number in rounds
         if (WITHOUT_EVENTS, number) in walls
+    )
+
+
+def _event_processor(paged: _Counted | None) -> float | None:
+    if paged is None:
+        return None
+    return _median(
+        run.events_ns / 1e9 / figures.wall_s * 100.0
+        for run, figures in zip(paged.runs, paged.figures, strict=True)
+        if run.events_ns is not None
     )
 
 

@@ -14,7 +14,7 @@ from contract.jobs import ArmMode, ArmSpec, AttemptSpec, TrialSpec
 from contract.runtime_link import EVENTS_FILE, LEASE_FILE, LeaseFile
 from contract.workload import CompiledWorkload
 from runtime.bench.others import OthersMeter
-from runtime.bench.recording import WITHOUT_EVENTS, BenchEmitter, BenchRecorder
+from runtime.bench.recording import WITHOUT_EVENTS, BenchEmitter, BenchRecorder, EndedTrial
 from runtime.bench.seeded_ids import seeded_prompts
 from runtime.bench.trial_events import AttemptEvents, TrialEvents, read_attempt
 from runtime.engine.attempt import Attempt, AttemptParts
@@ -38,12 +38,13 @@ AfterRound = Callable[[Conditions], None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One trial with what others did meanwhile. round: from 1."""
+    """One trial with what others did meanwhile. round: from 1. events_ns: as EndedTrial's."""
 
     arm: str
     round: int
     events: TrialEvents
     others_cpu_percent: float
+    events_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -121,22 +122,23 @@ class BenchSession:
         return clean < wanted and len(others) < wanted + self._request.extra_rounds
 
     def _run_round(self, number: int, workload: CompiledWorkload, due: list[str], measured: Measured) -> None:
-        others: list[float] = []
-        attempt = self._run_attempt(self._spec(workload, due), others)
-        if len(others) != len(due) or any(trial.finished is None for trial in attempt.trials):
+        ended: list[tuple[EndedTrial, float]] = []
+        attempt = self._run_attempt(self._spec(workload, due), ended)
+        if len(ended) != len(due) or any(trial.finished is None for trial in attempt.trials):
             raise BadAttemptSpecError("workload", "a trial did not reach its end")
-        for trial, percent in zip(attempt.trials, others, strict=True):
-            measured.runs.append(Run(trial.started.arm, number, trial, percent))
+        for events, (trial, percent) in zip(attempt.trials, ended, strict=True):
+            measured.runs.append(Run(trial.arm, number, events, percent, trial.events_ns))
         measured.budgets.update(attempt.budgets)
         measured.conditions = attempt.conditions
 
-    def _run_attempt(self, spec: AttemptSpec, others: list[float]) -> AttemptEvents:
-        """Runs the trials; the share of others in each is appended to `others`."""
+    def _run_attempt(self, spec: AttemptSpec, ended: list[tuple[EndedTrial, float]]) -> AttemptEvents:
+        """Runs the trials; each is appended to `ended` with the share of others in it."""
 
-        def trial_ended(arm: str, start_ns: int, end_ns: int) -> None:
-            others.append(self.meter.percent(start_ns, end_ns))
-            wall_s = (end_ns - start_ns) / 1e9
-            self._tell(f"  {arm}: {wall_s:.2f} s, others used {others[-1]:.1f} % of the machine")
+        def trial_ended(trial: EndedTrial) -> None:
+            percent = self.meter.percent(trial.start_ns, trial.end_ns)
+            ended.append((trial, percent))
+            wall_s = (trial.end_ns - trial.start_ns) / 1e9
+            self._tell(f"  {trial.arm}: {wall_s:.2f} s, others used {percent:.1f} % of the machine")
 
         with self._attempt_folder() as folder:
             emitter = BenchEmitter(folder / EVENTS_FILE, spec.attempt_id, producer("unknown"), trial_ended)

@@ -85,6 +85,7 @@ def report(**changes: object) -> BenchReport:
         worst_gap_vs_median_itl=2.5,
         pool_waste_percent=0.9,
         event_cost_percent=0.4,
+        event_processor_percent=0.3,
         footprint_above_weights_and_live_kv_mb=None,
         others_cpu_percent=0.5,
         contaminated_runs=0,

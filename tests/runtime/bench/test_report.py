@@ -61,6 +61,8 @@ def test_what_follows_from_the_arms_is_theirs(report: BenchReport) -> None:
     assert report.pool_waste_percent is not None
     assert 0 <= report.pool_waste_percent < 100
     assert report.event_cost_percent is not None
+    assert report.event_processor_percent is not None
+    assert 0 < report.event_processor_percent < 100
     assert report.footprint_above_weights_and_live_kv_mb is not None
 
 
@@ -73,10 +75,11 @@ def test_a_quiet_machine_contaminates_nothing(report: BenchReport) -> None:
 def test_runs_that_were_disturbed_are_said_to_be(make_request_for: MakeRequest, machine: FakeMachine) -> None:
     machine.others_percent = 50.0
     asked: BenchRequest = make_request_for(
-        repeats={"paged": 1}, without_events_repeats=0, arriving_prefill_repeats=0
+        repeats={"paged": 1}, without_events_repeats=1, arriving_prefill_repeats=0
     )
     report = measure_request(asked)
-    assert report.contaminated_runs == 1
+    assert report.contaminated_runs == 2
+    assert report.event_cost_percent is None
     assert report.others_cpu_percent == pytest.approx(50.0)
 
 
@@ -90,7 +93,7 @@ def test_what_was_not_measured_is_none_and_not_a_number(
     for name in (
         *("reduction_vs_serial_percent", "reduction_vs_serial_cached_percent", "wall_vs_bound"),
         *("worst_gap_vs_median_itl", "pool_waste_percent", "event_cost_percent"),
-        "footprint_above_weights_and_live_kv_mb",
+        *("event_processor_percent", "footprint_above_weights_and_live_kv_mb"),
     ):
         assert missing[name] is None, name
     assert report.decode_step_vs_bandwidth.batch_5 is None
