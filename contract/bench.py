@@ -124,7 +124,7 @@ class BenchReport(ContractModel):
     """Wall of the paged arm with events against without, median over the rounds in which both were
     undisturbed; on a machine whose runs differ by more than it, noise."""
     event_processor_percent: float | None = None
-    """Processor time of building, queueing and writing the events of a run of the paged arm / its wall, median:
+    """Processor time of building, queueing and writing a run's events / its wall, median of the paged arm:
     what they can cost at most, and steadier than a difference of walls."""
     footprint_above_weights_and_live_kv_mb: float | None
     """Peak footprint of the paged arm less the weights as used and the blocks in use at their most."""
