@@ -5,7 +5,7 @@ src/chain.cu says how it computes; src/phase.cuh is the other side of the struct
 
 import ctypes
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -50,8 +50,13 @@ def why_no_chain(config: ModelConfig, x: Tensor) -> str | None:
     reason = why_no_device(x.dtype, x.device)
     if reason is not None:
         return reason
-    shared_bytes = torch.cuda.get_device_properties(x.device).shared_memory_per_block_optin
-    return why_no_shape(config, len(x), int(shared_bytes))
+    return why_no_shape(config, len(x), most_shared_bytes(x.device))
+
+
+def most_shared_bytes(device: torch.device) -> int:
+    """What one block may have of a processor's shared memory."""
+    properties: Any = torch.cuda.get_device_properties(device)  # torch's stubs name some of them only
+    return int(properties.shared_memory_per_block_optin)
 
 
 class _Phase(ctypes.Structure):
@@ -99,12 +104,11 @@ class ChainProducts:
 
     def __init__(self, weights: StepWeights, buffers: ChainBuffers, tile: ChainTile) -> None:
         config, device = weights.config, buffers.x.device
-        properties = torch.cuda.get_device_properties(device)
-        self._processors = int(properties.multi_processor_count)
+        self._processors = int(torch.cuda.get_device_properties(device).multi_processor_count)
         self._weights, self._buffers, self._tile = weights, buffers, tile
         self._shape = ChainShape.of(config, tile.down_chunks, is_down_divided=tile.is_down_divided)
         row_tiles = row_tiles_of(len(buffers.x))
-        room = int(properties.shared_memory_per_block_optin) - board_bytes(row_tiles)
+        room = most_shared_bytes(device) - board_bytes(row_tiles)
         self.stages = min(tile.stages, room // self._shape.stage_bytes, MOST_STAGES)
         self._shared_bytes = board_bytes(row_tiles) + self.stages * self._shape.stage_bytes
         if self._shape.down.slices * 8 * row_tiles * config.hidden > buffers.partials.numel():
