@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from benchmarks.plan import BEST, OTHERS, OURS
+from benchmarks.plan import BEST, OTHERS, OTHERS_PERCENT_MAX, OURS
 from benchmarks.results import Line
 from contract.bench import BenchReport
 
@@ -176,10 +176,10 @@ def _ratio(table: Mapping[str, Row], peer: str) -> float | None:
 
 
 def reduction_percent(row: Row, config: str, table: Mapping[str, Row]) -> float | None:
-    """Less wall than the same engine without any reuse; None for that run itself or without it."""
+    """Less wall than the same engine without any reuse; None for that run itself or without a clean one."""
     peer = config.partition("/")[0]
     naive = table.get(f"{peer}/{NAIVE.get(peer, '')}")
-    if naive is None or naive is row:
+    if naive is None or naive is row or naive.others_percent > OTHERS_PERCENT_MAX:
         return None
     return (1.0 - row.wall_s / naive.wall_s) * 100.0
 

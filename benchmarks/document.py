@@ -13,7 +13,6 @@ from contract.rest import Spread
 NOTES: Final = Path(__file__).parent / "notes.md"
 METHOD: Final = Path(__file__).parent / "method.md"
 MAIN_SHAPE: Final = "smollm2-135m"
-_OTHERS_PERCENT_MAX: Final = 5.0
 _HEAD: Final = """# Benchmarks
 
 Written by `make bench` (`python -m benchmarks.run`) from the raw lines in `benchmarks/results/`; edit
@@ -103,15 +102,13 @@ def _peers(table: Mapping[str, Row]) -> str:
     for config, row in table.items():
         is_same = "" if ours is None else "yes" if row.output_sha256 == ours.output_sha256 else "no"
         lines.append(_line([*_cells(row, reduction_percent(row, config, table)), is_same]))
-    if any(row.others_percent > _OTHERS_PERCENT_MAX for row in table.values()):
-        lines.append(
-            f"\n\\* others used more than {_OTHERS_PERCENT_MAX:g} % of the machine: not to be quoted"
-        )
+    if any(row.others_percent > OTHERS_PERCENT_MAX for row in table.values()):
+        lines.append(f"\n\\* others used more than {OTHERS_PERCENT_MAX:g} % of the machine: not to be quoted")
     return "\n".join(lines) + "\n"
 
 
 def _cells(row: Row, less_percent: float | None) -> list[str]:
-    mark = "\\*" if row.others_percent > _OTHERS_PERCENT_MAX else ""
+    mark = "\\*" if row.others_percent > OTHERS_PERCENT_MAX else ""
     return [
         f"{row.peer} {row.version}",
         row.mode,

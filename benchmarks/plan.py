@@ -49,6 +49,8 @@ OTHERS: Final = (
 )
 """What each gains against itself, the cheapest first; an early end costs these, not the ratios."""
 
+OTHERS_PERCENT_MAX: Final = 5.0
+"""A run during which others used more of the machine is repeated, and otherwise marked."""
 MAX_FAILURES: Final = 2
 """A peer's mode that fails so often is not tried again in this session; its error is reported."""
 

@@ -21,7 +21,7 @@ from benchmarks.document import write_document
 from benchmarks.environments import Environment, PeerNotInstalledError, default_cache, prepare
 from benchmarks.execution import REPOSITORY, Bench, RunFailedError, own_report, run_config, run_process
 from benchmarks.models import SHAPES, Shape, export
-from benchmarks.plan import BEST, OTHERS, OURS, Config, expected_s, next_config
+from benchmarks.plan import BEST, OTHERS, OTHERS_PERCENT_MAX, OURS, Config, expected_s, next_config
 from benchmarks.results import Session, last_session, new_session, open_session
 from benchmarks.work import write_work
 from contract.rest import WorkloadRequest
@@ -30,7 +30,6 @@ from runtime.bench.others import OthersMeter
 from runtime.engine.machine import this_machine
 from workloads import compile_request
 
-OTHERS_PERCENT_MAX: Final = 5.0
 EXTRA_RUNS: Final = 2
 VOCAB: Final = 49_152
 RESULTS: Final = REPOSITORY / "benchmarks/results"

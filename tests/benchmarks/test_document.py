@@ -76,6 +76,8 @@ def test_ratios_are_of_medians_of_the_session(session: Session) -> None:
     vllm = table["vllm_cpu/conc"]
     assert reduction_percent(vllm, "vllm_cpu/conc", table) == pytest.approx(80.0)
     assert reduction_percent(table["vllm_cpu/naive"], "vllm_cpu/naive", table) is None
+    disturbed = dataclasses.replace(table["vllm_cpu/naive"], others_percent=22.0)
+    assert reduction_percent(vllm, "vllm_cpu/conc", {**table, "vllm_cpu/naive": disturbed}) is None
 
 
 def test_the_least_disturbed_runs_count(session: Session) -> None:
