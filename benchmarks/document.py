@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.comparison import Figure, Row, further_goals, goals, reduction_percent, rows, where_ahead
-from benchmarks.plan import OURS
+from benchmarks.plan import OTHERS_PERCENT_MAX, OURS
 from benchmarks.results import Session, last_session
 from contract.bench import ArmFigures, BenchReport
 from contract.rest import Spread

@@ -1,5 +1,6 @@
 """The document: what was reached, what was not, who is ahead, and what must not be quoted."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_ratios_are_of_medians_of_the_session(session: Session) -> None:
     vllm = table["vllm_cpu/conc"]
     assert reduction_percent(vllm, "vllm_cpu/conc", table) == pytest.approx(80.0)
     assert reduction_percent(table["vllm_cpu/naive"], "vllm_cpu/naive", table) is None
-    disturbed = dataclasses.replace(table["vllm_cpu/naive"], others_percent=22.0)
+    disturbed = replace(table["vllm_cpu/naive"], others_percent=22.0)
     assert reduction_percent(vllm, "vllm_cpu/conc", {**table, "vllm_cpu/naive": disturbed}) is None
 
 
