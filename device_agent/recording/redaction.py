@@ -32,6 +32,7 @@ class Redactor:
         """`secrets`: what only a person knows to be one, such as the name of the network."""
         self._pseudonyms: dict[bytes, bytes] = {}
         self._given: set[bytes] = set()
+        """Pseudonyms, and what in one of them looks like an identifier by itself."""
         self._numbers: dict[bytes, int] = {}
         self._sorted: tuple[bytes, ...] = ()
         self.overflow = 0
@@ -144,8 +145,9 @@ class Redactor:
         if len(self._pseudonyms) >= MAX_SECRETS:
             self.overflow += 1
             return
-        self._pseudonyms[form] = _pseudonym(form, self._number(form))
-        self._given.add(self._pseudonyms[form])
+        pseudonym = self._pseudonyms[form] = _pseudonym(form, self._number(form))
+        self._given.add(pseudonym)
+        self._given.update(found.group() for pattern in PATTERNS for found in pattern.finditer(pseudonym))
 
     def _number(self, form: bytes) -> int:
         """Equal for forms that differ in case, dashes or encoding only."""

@@ -168,6 +168,13 @@ def test_no_more_secrets_are_kept_than_there_is_room_for_and_the_rest_is_counted
     assert redactor.overflow > 0
 
 
+def test_a_pseudonym_in_which_an_identifier_seems_to_stand_stays() -> None:
+    redactor = Redactor(["'000000000000ggg"])
+    shown = redactor.redact_text("|'000000000000ggg|")
+    assert shown == "|'000000000000001|"
+    assert redactor.redact_text(shown) == shown
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(NAMES.filter(lambda name: len(name) >= 6), min_size=1, max_size=4), st.binary(max_size=40))
 def test_whatever_is_learned_is_gone_lengths_stay_and_a_second_pass_changes_nothing(
