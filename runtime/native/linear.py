@@ -24,8 +24,7 @@ class NativeLinear(PlainLinear):
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) < _LEAST_ROWS:
             return super().__call__(x)
-        part = LinearPart(weight=self.weight.data_ptr(), bias=_address(self.bias))
-        return _product(self._library, x, part, self.weight)
+        return _product(self, x, self._library)
 
 
 class NativeInt8Linear(Int8Linear):
@@ -38,10 +37,7 @@ class NativeInt8Linear(Int8Linear):
     def __call__(self, x: Tensor) -> Tensor:
         if len(x) < _LEAST_ROWS:
             return super().__call__(x)
-        part = LinearPart(
-            weight=self.weight.data_ptr(), scales=_address(self.scales), bias=_address(self.bias)
-        )
-        return _product(self._library, x, part, self.weight)
+        return _product(self, x, self._library)
 
 
 def linear_maker(placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:
@@ -58,16 +54,20 @@ def linear_maker(placement: Placement, weight_dtype: WeightDtype) -> LinearMaker
     return make
 
 
-def _product(library: ctypes.CDLL, x: Tensor, linear: LinearPart, weight: Tensor) -> Tensor:
+def _product(linear: PlainLinear | Int8Linear, x: Tensor, library: ctypes.CDLL) -> Tensor:
     rows = x.contiguous()
-    outputs, inputs = weight.shape
+    outputs, inputs = linear.weight.shape
     if rows.dtype != torch.float32 or rows.shape[1] != inputs:
         raise ValueError(f"rows of {inputs} float32 are needed, not {tuple(rows.shape)} {rows.dtype}")
     out = torch.empty(len(rows), outputs, dtype=torch.float32)
     part = ProductPart(
         x=rows.data_ptr(),
         out=out.data_ptr(),
-        linear=linear,
+        linear=LinearPart(
+            weight=linear.weight.data_ptr(),
+            scales=linear.scales.data_ptr() if isinstance(linear, Int8Linear) else None,
+            bias=None if linear.bias is None else linear.bias.data_ptr(),
+        ),
         rows=len(rows),
         inputs=inputs,
         outputs=outputs,
@@ -76,7 +76,3 @@ def _product(library: ctypes.CDLL, x: Tensor, linear: LinearPart, weight: Tensor
     if library.dynofarm_product_run(ctypes.byref(part), torch_team()):
         raise MemoryError("no memory for a product")
     return out
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()

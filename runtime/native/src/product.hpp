@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "attention.hpp"
 #include "pool.hpp"
@@ -29,31 +30,25 @@ constexpr int STRIP = REGISTERS == 32 ? 14 : 6;
 // [depth][PANEL] floats from PANEL rows of the weight; rows that are not there are zeros.
 template <class Weight>
 inline void turn_panel(const Weight* weight, int inputs, int rows, int depth, float* to) {
-    for (int row = 0; row < PANEL; ++row) {
-        const Weight* line = weight + static_cast<std::size_t>(row) * inputs;
-        for (int k = 0; k < depth; ++k) to[k * PANEL + row] = row < rows ? widen(line[k]) : 0.0f;
-    }
-}
-
+    int turned = 0;
 #if DYNOFARM_LANES >= 8
-template <>
-inline void turn_panel(const float* weight, int inputs, int rows, int depth, float* to) {
-    const int whole = rows == PANEL ? depth - depth % 8 : 0;
-    for (int k = 0; k < whole; k += 8) {
-        for (int row = 0; row < PANEL; row += 8) {
-            const std::uint32_t* lines[8];
-            for (int i = 0; i < 8; ++i) {
-                lines[i] = reinterpret_cast<const std::uint32_t*>(weight + static_cast<std::size_t>(row + i) * inputs + k);
+    if constexpr (std::is_same_v<Weight, float>) {
+        for (; rows == PANEL && turned + 8 <= depth; turned += 8) {
+            for (int row = 0; row < PANEL; row += 8) {
+                const std::uint32_t* lines[8];
+                for (int i = 0; i < 8; ++i) {
+                    lines[i] = reinterpret_cast<const std::uint32_t*>(weight + static_cast<std::size_t>(row + i) * inputs + turned);
+                }
+                turn_8_by_8(lines, reinterpret_cast<std::uint32_t*>(to + turned * PANEL + row), PANEL);
             }
-            turn_8_by_8(lines, reinterpret_cast<std::uint32_t*>(to + k * PANEL + row), PANEL);
         }
     }
+#endif
     for (int row = 0; row < PANEL; ++row) {
-        const float* line = weight + static_cast<std::size_t>(row) * inputs;
-        for (int k = whole; k < depth; ++k) to[k * PANEL + row] = row < rows ? line[k] : 0.0f;
+        const Weight* line = weight + static_cast<std::size_t>(row) * inputs;
+        for (int k = turned; k < depth; ++k) to[k * PANEL + row] = row < rows ? widen(line[k]) : 0.0f;
     }
 }
-#endif
 
 // Where a strip of sums goes: begun with zeros or with what stands there.
 struct Strip {
