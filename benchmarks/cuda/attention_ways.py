@@ -8,7 +8,6 @@ first; flex_attention sees the whole store and hides by a block mask, made once,
 
 import json
 import math
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name torch's own documentation uses
 import triton
-from steps import BLOCK_TOKENS, PLACEMENT, QWEN2, random_weights, spans_of
+from steps import BLOCK_TOKENS, QWEN2, filled_kv, random_weights, spans_of, spread
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from runtime.model.cuda.decode import CudaDecoder
+from runtime.model.cuda.plan import bucket_for
 from runtime.model.paged_kv import PagedKV
 
 LAYERS = 28
@@ -41,7 +41,7 @@ def graph_us(work: Callable[[], Any]) -> dict[str, float]:
         triton.testing.do_bench(graph.replay, warmup=10, rep=40, return_mode="median") * 1e3 / LAYERS
         for _ in range(RUNS)
     ]
-    return {"median": statistics.median(times), "min": min(times), "max": max(times), "n": RUNS}
+    return spread(times)
 
 
 def slots_of(rows: int, shared: int, own: int) -> Tensor:
@@ -53,7 +53,7 @@ def slots_of(rows: int, shared: int, own: int) -> Tensor:
 
 def ours(rows: int, shared: int, own: int, kv: PagedKV) -> dict[str, float]:
     """Both attention kernels, with rotation and the store of the newest token."""
-    bucket = 8 if rows <= 8 else 32
+    bucket = bucket_for(rows)
     step = CudaDecoder(random_weights(QWEN2), (bucket,), "triton")._steps[bucket]
     spans = spans_of(rows, shared, own, 0)
     step.run(spans, [span.block_table for span in spans], kv)
@@ -90,10 +90,7 @@ def main() -> None:
     """Writes one JSON document."""
     record: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "us": []}
     for rows, shared, own in CASES:
-        blocks = (shared + rows * (own + 128)) // BLOCK_TOKENS + rows * 2 + 2
-        kv = PagedKV(QWEN2, blocks, BLOCK_TOKENS, PLACEMENT)
-        for layer in kv.storage.layers:
-            layer.normal_()
+        kv = filled_kv(QWEN2, rows, shared, own)
         q = torch.randn(rows, QWEN2.heads, 1, QWEN2.head_dim, dtype=torch.bfloat16, device="cuda")
         slots, layer = slots_of(rows, shared, own), kv.storage.layers[0]
         found: dict[str, Any] = {"rows": rows, "shared_tokens": shared, "own_tokens": own}

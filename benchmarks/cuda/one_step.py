@@ -6,6 +6,7 @@ import torch
 
 from runtime.model.config import ModelConfig
 from runtime.model.cuda.decode import CudaDecoder
+from runtime.model.cuda.plan import bucket_for
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import Span
 from runtime.model.linear import PlainLinear
@@ -21,8 +22,7 @@ def main() -> None:
     """One line a bucket."""
     weights = DecoderWeights.read(RandomWeights(CONFIG, device="cuda"), PLACEMENT, PlainLinear)
     for rows in (1, 5, 13):
-        bucket = next(bucket for bucket in (1, 8, 16) if bucket >= rows)
-        decoder = CudaDecoder(weights, (bucket,), "chain")
+        decoder = CudaDecoder(weights, (bucket_for(rows),), "chain")
         kv = PagedKV(CONFIG, 64, 16, PLACEMENT)
         spans = [Span([row], 20, 1, (0, 1 + 2 * row, 2 + 2 * row)) for row in range(rows)]
         for _ in range(3):

@@ -17,6 +17,7 @@ import triton
 
 from runtime.model.config import ModelConfig
 from runtime.model.cuda.decode import CudaDecoder, Products
+from runtime.model.cuda.plan import bucket_for
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import Span
 from runtime.model.linear import PlainLinear
@@ -84,12 +85,23 @@ def spans_of(rows: int, shared: int, own: int, step: int) -> tuple[Span, ...]:
     return tuple(Span([row], shared + own + step, 1, tables[row]) for row in range(rows))
 
 
-def measure(decoder: CudaDecoder, config: ModelConfig, rows: int, shared: int, own: int) -> dict[str, Any]:
-    """Times of one case; step and wall include planning and the copy of the buffer."""
+def filled_kv(config: ModelConfig, rows: int, shared: int, own: int) -> PagedKV:
+    """Random keys and values, with room for what `spans_of` names."""
     blocks = (shared + rows * (own + 128)) // BLOCK_TOKENS + rows * 2 + 2
     kv = PagedKV(config, blocks, BLOCK_TOKENS, PLACEMENT)
     for layer in kv.storage.layers:
         layer.normal_()
+    return kv
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median and range."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
+
+
+def measure(decoder: CudaDecoder, config: ModelConfig, rows: int, shared: int, own: int) -> dict[str, Any]:
+    """Times of one case; step and wall include planning and the copy of the buffer."""
+    kv = filled_kv(config, rows, shared, own)
     device_us, wall_us = [], []
     for step in range(48):
         spans = spans_of(rows, shared, own, step)
@@ -103,16 +115,10 @@ def measure(decoder: CudaDecoder, config: ModelConfig, rows: int, shared: int, o
         wall_us.append((time.perf_counter() - began) * 1e6)
         device_us.append(begin.elapsed_time(end) * 1e3)
     # One replay alone: without planning and the copy of the buffer.
-    graph = decoder._steps[next(bucket for bucket in decoder._steps if bucket >= rows)]._graph
+    graph = decoder._steps[bucket_for(rows, decoder.buckets)]._graph
     replay_us = triton.testing.do_bench(graph.replay, warmup=20, rep=100, return_mode="all")
-    replays = [value * 1e3 for value in replay_us]
     return {
-        "replay_us": {
-            "median": statistics.median(replays),
-            "min": min(replays),
-            "max": max(replays),
-            "n": len(replays),
-        },
+        "replay_us": spread([value * 1e3 for value in replay_us]),
         "step_us": statistics.median(device_us[8:]),
         "wall_us": statistics.median(wall_us[8:]),
     }
@@ -131,17 +137,12 @@ def decoders_of(name: str, config: ModelConfig) -> dict[Products, CudaDecoder]:
     return made
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    """Of the medians of the runs."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
-
-
 def measure_case(
     decoders: dict[Products, CudaDecoder], config: ModelConfig, sizes: tuple[int, int, int], best: float
 ) -> dict[str, Any]:
     """Both ways in turn, so that what the device does meanwhile meets both."""
     rows, shared, own = sizes
-    bucket = next(bucket for bucket in BUCKETS if bucket >= rows)
+    bucket = bucket_for(rows, BUCKETS)
     floor_us = needed_bytes(config, rows, shared, own) / best * 1e6
     runs: dict[Products, list[dict[str, Any]]] = {products: [] for products in PRODUCTS}
     for _ in range(RUNS):

@@ -243,8 +243,7 @@ class Greedy(ABC):
 
 
 def warm(model: Greedy) -> None:
-    """A short call of other tokens, recorded nowhere; `model` is not used after it."""
-    model.recorder = Recorder()
+    """A short call of other tokens, through a model that is not used after it: its recorder is nobody's."""
     model.call("warm", 0, WARM_TOKENS, WARM_OUTPUT_TOKENS)
 
 
