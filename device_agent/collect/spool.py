@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from contract.events import Event, EventEnvelope, SpoolDropped, event_line, parse_event
+from contract.events import Event, EventEnvelope, SpoolDropped, event_line, numbered_line, parse_event
 from contract.events.envelope import Stream
 from device_agent.collect.quota import keeps
 from device_agent.errors import SpoolBehindError, SpoolFullError
@@ -137,7 +137,7 @@ class Spool:
                 dropped += 1
                 continue
             last_seq += 1
-            line = each.line if last_seq == source_seq else _renumbered(each.event, last_seq)
+            line = each.line if last_seq == source_seq else numbered_line(each.event, last_seq)
             rows.append((stream, last_seq, each.event.type, line))
             used_bytes += len(line)
         self._database.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
@@ -258,10 +258,6 @@ class Spool:
                 if isinstance(error, sqlite3.OperationalError):
                     raise SpoolFullError(str(error)) from error
                 raise
-
-
-def _renumbered(event: Event, seq: int) -> bytes:
-    return event_line(event.model_copy(update={"seq": seq}))
 
 
 def _dropped_event(stream: Stream, count: int, t_mono_ns: int, seq: int) -> SpoolDropped:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from contract.events import STREAMS_OF_TYPE, LogLine, Producer, Stream, StreamOpened, event_line
+from contract.events import STREAMS_OF_TYPE, LogLine, Producer, Stream, StreamOpened, numbered_line
 from contract.events.envelope import EventEnvelope
 from contract.model import storable_text
 from contract.version import CONTRACT_VERSION
@@ -42,7 +42,8 @@ class EmitLimits:
     """Bounds of the queue and deadlines of the writer, in events and seconds."""
 
     queue_events: int = 65_536
-    write_interval_s: float = 0.025
+    write_interval_s: float = 0.05
+    """Each write wakes a thread with cold caches: most of what events cost. A killed process loses one."""
     fsync_interval_s: float = 0.5
     stall_s: float = 30.0
     """How long a producer waits for room, and the writer for a disk that refuses, before the attempt ends."""
@@ -225,7 +226,7 @@ class EventEmitter:
         lines = []
         for stream, event in batch:
             self._seq[stream] += 1
-            lines.append(event_line(event.model_copy(update={"seq": self._seq[stream]})))
+            lines.append(numbered_line(event, self._seq[stream]))
         lines.append(b"")
         return b"\n".join(lines)
 

@@ -15,6 +15,7 @@ from contract.events import (
     EventLineError,
     Stream,
     event_line,
+    numbered_line,
     parse_event,
 )
 
@@ -47,6 +48,15 @@ def test_a_valid_line_is_read_and_written_back_as_it_was(case: dict[str, Any]) -
     event = parse_event(case["line"])
     assert parse_event(event_line(event)) == event
     assert json.loads(event_line(event)).items() >= json.loads(case["line"]).items()
+
+
+@pytest.mark.parametrize("case", VALID, ids=lambda case: case["name"])
+@pytest.mark.parametrize("seq", [1, 7, 10, 99_999, 2**53 - 1])
+def test_a_line_is_numbered_as_a_copy_with_that_number_would_be_written(
+    case: dict[str, Any], seq: int
+) -> None:
+    event = parse_event(case["line"])
+    assert numbered_line(event, seq) == event_line(event.model_copy(update={"seq": seq}))
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["name"])
