@@ -51,7 +51,9 @@ class UnsupportedArchitectureError(
     """The model is of a family that the runtime does not implement."""
 
     def __init__(self, architecture: str, supported: tuple[str, ...]) -> None:
-        super().__init__(f"architecture {architecture!r} is not supported; supported: {', '.join(supported)}")
+        # The name comes out of a file and may be of any length.
+        named = f"{architecture!r:.80}"
+        super().__init__(f"architecture {named} is not supported; supported: {', '.join(supported)}")
         self.architecture = architecture
         self.supported = supported
 

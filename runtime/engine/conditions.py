@@ -44,12 +44,17 @@ def model_digest(path: Path) -> str:
             whole.update(f"{file.relative_to(path).as_posix()}\0{_file_sha256(file).hexdigest()}\n".encode())
         return f"sha256:{whole.hexdigest()}"
     except OSError as error:
-        raise ModelFileMissingError(path, error.strerror or "cannot be read") from error
+        raise ModelFileMissingError(
+            Path(error.filename or path), error.strerror or "cannot be read"
+        ) from error
 
 
 def _model_files(folder: Path) -> Iterator[Path]:
+    # Ordinary files: a pipe or a device with such a name would be read for ever.
     yield from sorted(
-        file for file in folder.rglob("*") if file.suffix in (".safetensors", ".json", ".model")
+        file
+        for file in folder.rglob("*")
+        if file.suffix in (".safetensors", ".json", ".model") and file.is_file()
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from runtime.engine.compute import ComputeSetup
 from runtime.engine.memory import give_back_memory
-from runtime.errors import ModelFileMissingError, TokenizerMismatchError
+from runtime.errors import ModelFileMissingError
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, KVStore, Span
 from runtime.model.llama import LlamaModel
@@ -33,8 +33,10 @@ class ModelHolder:
     """
 
     def __init__(self, path: Path, stage_ended: StageEnded) -> None:
-        if not path.exists():
-            raise ModelFileMissingError(path)
+        try:
+            path.stat()
+        except OSError as error:
+            raise ModelFileMissingError(path, error.strerror or "cannot be read") from error
         self._path = path
         self._stage_ended = stage_ended
         self._tokenizer: Tokenizer | None = None
@@ -69,11 +71,7 @@ class ModelHolder:
         began_ns = time.monotonic_ns()
         with closing(open_weights(self._path)) as source:
             self._tokenizer = source.tokenizer()
-            if self._tokenizer.vocab_size > source.config.vocab:
-                raise TokenizerMismatchError(
-                    f"{self._path}: the tokenizer has {self._tokenizer.vocab_size} tokens, "
-                    f"the model {source.config.vocab}"
-                )
+            self._tokenizer.check_fits(source.config.vocab, self._path)
             began_ns = self._end_stage("tokenizer", began_ns)
             model = LlamaModel.build(source, setup.placement, setup.tier, setup.weight_dtype)
         began_ns = self._end_stage("weights", began_ns)

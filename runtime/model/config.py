@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SUPPORTED_ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
+_FLOAT32_MAX: Final = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,12 @@ class ModelConfig:
             raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         if self.head_dim % 2:
             raise ValueError(f"head_dim must be even for rotary positions, it is {self.head_dim}")
-        if not (self.rope_base > 0 and self.rms_eps > 0):
-            raise ValueError("rope_base and rms_eps must be positive")
+        # Beyond float32 they would become infinite where they are used, and every answer silently the same.
+        if not (0 < self.rope_base <= _FLOAT32_MAX and 0 < self.rms_eps <= _FLOAT32_MAX):
+            found = f"they are {self.rope_base} and {self.rms_eps}"
+            raise ValueError(f"rope_base and rms_eps must be positive numbers, {found}")
+        if self.context_tokens < 2:
+            raise ValueError("context_tokens must be at least 2, for a prompt and what follows it")
 
     @property
     def has_qkv_bias(self) -> bool:

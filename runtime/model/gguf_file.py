@@ -7,8 +7,9 @@ Source: the GGUF specification of ggml, versions 2 and 3, little-endian.
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +49,17 @@ class TensorEntry:
     size_bytes: int
 
 
+@cache
+def can_dequantise(kind: gguf.GGMLQuantizationType) -> bool:
+    """False for whole numbers, and for formats that the `gguf` package only names."""
+    _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    try:
+        gguf.quants.dequantize(np.zeros((1, block_bytes), dtype=np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
 class GGUFFile:
     """Metadata and tensor table of an open file; ModelFileCorruptError when they contradict its size."""
 
@@ -76,20 +88,14 @@ class GGUFFile:
         return np.frombuffer(data, dtype=np.uint8).reshape(rows, row_bytes)
 
     def read(self, entry: TensorEntry) -> np.ndarray:
-        """float32 in the entry's shape; holds at most 4 MB besides the result."""
+        """float32 in the entry's shape; holds at most 4 MB besides. The kind is one that `can_dequantise`."""
         rows, columns = math.prod(entry.shape[:-1]), entry.shape[-1]
         out = np.empty((rows, columns), dtype=np.float32)
         chunk_rows = max(1, _DEQUANTISE_CHUNK_VALUES // columns)
         for first in range(0, rows, chunk_rows):
             count = min(chunk_rows, rows - first)
-            try:
-                out[first : first + count] = gguf.quants.dequantize(
-                    self.read_packed(entry, first, count), entry.kind
-                )
-            except NotImplementedError as error:
-                raise UnsupportedModelFeatureError(
-                    f"tensor type {entry.kind.name}", f"{entry.name} in {self.path} cannot be dequantised"
-                ) from error
+            packed = self.read_packed(entry, first, count)
+            out[first : first + count] = gguf.quants.dequantize(packed, entry.kind)
         return out.reshape(entry.shape)
 
     def close(self) -> None:
@@ -151,12 +157,21 @@ def _read_header(cursor: _Cursor) -> tuple[dict[str, MetadataValue], dict[str, T
     tensors = {name: place(data_start) for name, place in declared}
     if len(tensors) != tensor_count:
         raise cursor.corrupt("two tensors have the same name")
-    end = max((entry.start + entry.size_bytes for entry in tensors.values()), default=0)
+    _check_places(cursor, tensors.values())
+    return metadata, tensors
+
+
+def _check_places(cursor: _Cursor, tensors: Iterable[TensorEntry]) -> None:
+    """ModelFileCorruptError when tensors lie over each other or beyond the end of the file."""
+    end, before = 0, ""
+    for entry in sorted(tensors, key=lambda entry: entry.start):
+        if entry.start < end:
+            raise cursor.corrupt(f"tensor {entry.name} lies over tensor {before}")
+        end, before = entry.start + entry.size_bytes, entry.name
     if end > cursor.size_bytes:
         raise ModelFileCorruptError(
             cursor.path, "the file is cut short in its tensors", end, cursor.size_bytes
         )
-    return metadata, tensors
 
 
 def _value_type(cursor: _Cursor) -> gguf.GGUFValueType:

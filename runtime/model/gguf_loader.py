@@ -11,7 +11,7 @@ from torch import Tensor
 from runtime.errors import ModelFileCorruptError, UnsupportedArchitectureError, UnsupportedModelFeatureError
 from runtime.model.config import SUPPORTED_ARCHITECTURES, ModelConfig
 from runtime.model.embedding import DenseEmbedding, Embedding, QuantisedEmbedding
-from runtime.model.gguf_file import GGUFFile, MetadataValue, TensorEntry
+from runtime.model.gguf_file import GGUFFile, MetadataValue, TensorEntry, can_dequantise
 from runtime.model.gguf_tokenizer import gguf_tokenizer
 from runtime.model.tokenizer import Tokenizer
 from runtime.model.weights import weight_shapes
@@ -37,6 +37,19 @@ _FLOATS: Final = (
     gguf.GGMLQuantizationType.F16,
     gguf.GGMLQuantizationType.BF16,
 )
+_OTHER_MATHS: Final[dict[str, tuple[str, tuple[MetadataValue, ...]]]] = {
+    "rope.scaling.type": ("rope scaling", ("none",)),
+    "rope.scaling.factor": ("rope scaling", (0.0, 1.0)),
+    "rope.scale_linear": ("rope scaling", (0.0, 1.0)),
+    "rope.scaling.attn_factor": ("rope scaling", (0.0, 1.0)),
+    "attention.causal": ("attention that looks ahead", (True,)),
+    "attention.scale": ("a scale of the attention", (0.0,)),
+    "attention.clamp_kqv": ("clamped queries, keys and values", (0.0,)),
+    "attention.max_alibi_bias": ("ALiBi", (0.0,)),
+    "logit_scale": ("a scale of the logits", (0.0, 1.0)),
+    "expert_count": ("experts", (0,)),
+}
+"""Keys of an architecture that change the computation: what they mean, and the values that change nothing."""
 _MODEL_NAMES: Final = {"embed": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight"}
 
 
@@ -85,6 +98,10 @@ def _find_weights(file: GGUFFile, config: ModelConfig) -> dict[str, TensorEntry]
             raise ModelFileCorruptError(
                 file.path, f"tensor {stored} has shape {entry.shape}, the model needs {shape}"
             )
+        if not can_dequantise(entry.kind):
+            raise UnsupportedModelFeatureError(
+                f"tensor type {entry.kind.name}", f"{stored} in {file.path} cannot be dequantised"
+            )
         entries[name] = entry
     # A tensor nobody asked for (an extra bias, scaled rope frequencies, experts) would change the result.
     unused = sorted(file.tensors.keys() - {entry.name for entry in entries.values()})
@@ -113,7 +130,7 @@ def gguf_config(file: GGUFFile) -> ModelConfig:
     architecture = metadata.text("general.architecture")
     if architecture not in SUPPORTED_ARCHITECTURES:
         raise UnsupportedArchitectureError(architecture, SUPPORTED_ARCHITECTURES)
-    metadata.refuse_rope_scaling(architecture)
+    metadata.refuse_other_maths(architecture)
     heads = metadata.whole(f"{architecture}.attention.head_count")
     hidden = metadata.whole(f"{architecture}.embedding_length")
     head_dim = metadata.whole(f"{architecture}.attention.key_length", hidden // max(heads, 1))
@@ -152,23 +169,30 @@ class _Metadata:
     def text(self, key: str) -> str:
         value = self._values.get(key)
         if not isinstance(value, str):
-            raise ModelFileCorruptError(self._path, f"metadata {key} is not a text but {value!r}")
+            raise self._other_than("a text", key, value)
         return value
 
     def whole(self, key: str, default: int | None = None) -> int:
         value = self._values.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ModelFileCorruptError(self._path, f"metadata {key} is not a whole number but {value!r}")
+            raise self._other_than("a whole number", key, value)
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
         value = self._values.get(key, default)
         if not isinstance(value, int | float) or not math.isfinite(value):
-            raise ModelFileCorruptError(self._path, f"metadata {key} is not a number but {value!r}")
+            raise self._other_than("a number", key, value)
         return float(value)
 
-    def refuse_rope_scaling(self, architecture: str) -> None:
-        kind = self._values.get(f"{architecture}.rope.scaling.type", "none")
-        factor = self._values.get(f"{architecture}.rope.scaling.factor", 0.0)
-        if kind != "none" or factor not in (0.0, 1.0):
-            raise UnsupportedModelFeatureError("rope scaling", f"{self._path}: {kind}, factor {factor}")
+    def _other_than(self, wanted: str, key: str, value: MetadataValue | None) -> ModelFileCorruptError:
+        # A value may be a list of a million.
+        return ModelFileCorruptError(self._path, f"metadata {key} is not {wanted} but {value!r:.80}")
+
+    def refuse_other_maths(self, architecture: str) -> None:
+        """UnsupportedModelFeatureError for a key that asks for another computation than ours."""
+        for key, (feature, neutral) in _OTHER_MATHS.items():
+            value = self._values.get(f"{architecture}.{key}")
+            if value is not None and value not in neutral:
+                raise UnsupportedModelFeatureError(
+                    feature, f"{self._path}: {architecture}.{key} is {value!r:.80}"
+                )

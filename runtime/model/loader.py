@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.errors import TokenizerMismatchError
+from runtime.errors import ModelFileMissingError
 from runtime.model.config import ModelConfig
 from runtime.model.gguf_loader import GGUFSource
 from runtime.model.linear import WeightDtype
@@ -34,8 +34,15 @@ class LoadedModel:
 
 
 def open_weights(path: Path) -> WeightSource:
-    """A GGUF file, or a Hugging Face folder with config.json, *.safetensors and tokenizer.json."""
-    return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
+    """A GGUF file, or a Hugging Face folder with config.json, *.safetensors and tokenizer.json.
+
+    ModelFileMissingError also for what the system does not let us read.
+    """
+    try:
+        return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
+    except OSError as error:
+        named = Path(error.filename or path)
+        raise ModelFileMissingError(named, f"cannot be read: {error.strerror}") from error
 
 
 def load_model(
@@ -53,9 +60,6 @@ def load_model(
     placement = Placement.named(dtype, device)
     with closing(open_weights(path)) as source:
         tokenizer = source.tokenizer()
-        if tokenizer.vocab_size > source.config.vocab:
-            raise TokenizerMismatchError(
-                f"{path}: the tokenizer has {tokenizer.vocab_size} tokens, the model {source.config.vocab}"
-            )
+        tokenizer.check_fits(source.config.vocab, path)
         model = LlamaModel.build(source, placement, choose_tier(tier, placement, weight_dtype), weight_dtype)
         return LoadedModel(model, tokenizer, path)

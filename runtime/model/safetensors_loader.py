@@ -44,22 +44,33 @@ _MODEL_NAMES: Final = {
 }
 _IGNORED_SUFFIXES: Final = (".rotary_emb.inv_freq",)
 _FLOATS: Final = (torch.float32, torch.bfloat16, torch.float16)
+_ROPE_BASE: Final = 10000.0
 
 
 class RopeSettings(BaseModel):
-    """`rope_parameters` (transformers 5) or `rope_scaling` (transformers 4)."""
+    """`rope_parameters` (transformers 5) or `rope_scaling` (transformers 4), in the spellings of both."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    rope_type: str = "default"
+    rope_type: str = ""
+    type: str = "default"
+    """The older name, which counts where `rope_type` is not there."""
     rope_theta: float | None = None
     partial_rotary_factor: float = 1.0
+    full_attention: None = None
+    sliding_attention: None = None
+    """Settings per kind of layer."""
+
+    @property
+    def kind(self) -> str:
+        return self.rope_type or self.type
 
 
 class HFConfig(BaseModel):
     """What we read of config.json. Other keys are the exporter's business: they do not change the maths."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    # strict: text or a truth value in place of a number is a damaged file, not another spelling.
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     model_type: str
     hidden_size: int
@@ -71,7 +82,7 @@ class HFConfig(BaseModel):
     vocab_size: int
     rope_theta: float | None = None
     rope_parameters: RopeSettings | None = None
-    rope_scaling: dict[str, Any] | None = None
+    rope_scaling: RopeSettings | None = None
     rms_norm_eps: float
     max_position_embeddings: int
     tie_word_embeddings: bool = False
@@ -79,6 +90,8 @@ class HFConfig(BaseModel):
     attention_bias: Literal[False] = False
     mlp_bias: Literal[False] = False
     use_sliding_window: Literal[False] = False
+    layer_types: list[Literal["full_attention"]] | None = None
+    is_causal: Literal[True] = True
     quantization_config: None = None
 
 
@@ -123,7 +136,7 @@ class SafetensorsSource:
             try:
                 # safetensors checks that header and offsets agree with the file's size.
                 handle = self._stack.enter_context(safe_open(path, framework="pt"))
-            except SafetensorError as error:
+            except (SafetensorError, OSError) as error:
                 raise ModelFileCorruptError(path, f"not a whole safetensors file: {error}") from error
             file_of |= dict.fromkeys(handle.keys(), handle)
         return file_of
@@ -201,23 +214,33 @@ def _refusal(path: Path, error: ValidationError) -> ModelFileCorruptError | Unsu
     return ModelFileCorruptError(path, f"{key}: {first['msg']}")
 
 
+def _rope_base(config: HFConfig, path: Path) -> float:
+    """The base that transformers would use; UnsupportedModelFeatureError for positions computed otherwise."""
+    settings = [rope for rope in (config.rope_scaling, config.rope_parameters) if rope is not None]
+    for rope in settings:
+        if rope.kind != "default":
+            raise UnsupportedModelFeatureError("rope scaling", f"{path}: {rope.kind}")
+        if rope.partial_rotary_factor != 1.0:
+            raise UnsupportedModelFeatureError(
+                "partial_rotary_factor", f"{path}: {rope.partial_rotary_factor}"
+            )
+    named = [*(rope.rope_theta for rope in settings), config.rope_theta]
+    return next((base for base in named if base is not None), _ROPE_BASE)
+
+
 def _model_config(config: HFConfig, path: Path) -> ModelConfig:
-    rope = config.rope_parameters or RopeSettings()
-    scaling = (config.rope_scaling or {}).get("rope_type", (config.rope_scaling or {}).get("type", "default"))
-    if rope.rope_type != "default" or scaling != "default":
-        raise UnsupportedModelFeatureError("rope scaling", f"{path}: {rope.rope_type} {scaling}")
-    if rope.partial_rotary_factor != 1.0:
-        raise UnsupportedModelFeatureError("partial_rotary_factor", f"{path}: {rope.partial_rotary_factor}")
+    heads = config.num_attention_heads
+    kv_heads, head_dim = config.num_key_value_heads, config.head_dim
     return ModelConfig(
         architecture=config.model_type,
         hidden=config.hidden_size,
         layers=config.num_hidden_layers,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads or config.num_attention_heads,
-        head_dim=config.head_dim or config.hidden_size // max(config.num_attention_heads, 1),
+        heads=heads,
+        kv_heads=heads if kv_heads is None else kv_heads,
+        head_dim=config.hidden_size // max(heads, 1) if head_dim is None else head_dim,
         ffn=config.intermediate_size,
         vocab=config.vocab_size,
-        rope_base=rope.rope_theta or config.rope_theta or 10000.0,
+        rope_base=_rope_base(config, path),
         rms_eps=config.rms_norm_eps,
         context_tokens=config.max_position_embeddings,
         tied_head=config.tie_word_embeddings,

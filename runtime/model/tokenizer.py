@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import tokenizers
+import tokenizers.models
 
-from runtime.errors import ModelFileCorruptError, ModelFileMissingError
+from runtime.errors import ModelFileCorruptError, ModelFileMissingError, TokenizerMismatchError
 
 END_TOKENS: Final = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>")
 """Names under which the supported families end a turn or a text."""
@@ -32,8 +33,24 @@ class Tokenizer:
         self.eos_ids = frozenset(declared_eos_ids) | frozenset(specials)
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
+        """TokenizerMismatchError for a text that the vocabulary has no tokens for and no way around."""
+        try:
+            ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the package raises bare Exception
+            raise TokenizerMismatchError(f"the tokenizer cannot encode a text: {error}") from error
         return ids
+
+    def check_fits(self, vocab_tokens: int, path: Path) -> None:
+        """TokenizerMismatchError, which names `path`, unless all ids are below `vocab_tokens`."""
+        if self.vocab_size > vocab_tokens:
+            raise TokenizerMismatchError(
+                f"{path}: the tokenizer has {self.vocab_size} tokens, the model {vocab_tokens}"
+            )
+        absent = sorted(token_id for token_id in self.eos_ids if not 0 <= token_id < vocab_tokens)
+        if absent:
+            raise TokenizerMismatchError(
+                f"{path}: the end token {absent[0]} is not among the model's {vocab_tokens} tokens"
+            )
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Bytes that do not form a character (a token list cut inside one) become U+FFFD."""
@@ -51,11 +68,15 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
         raise ModelFileMissingError(path, "the folder has no tokenizer.json")
     try:
         inner = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the package raises bare Exception
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # bare Exception, and a panic of its Rust code, which is none
         raise ModelFileCorruptError(path, f"not a tokenizer: {error}") from error
-    # A file may ask for truncation or padding, which would silently change prompts.
+    # A file may ask for truncation, padding or random merges, which would silently change prompts.
     inner.no_truncation()
     inner.no_padding()
+    if isinstance(inner.model, tokenizers.models.BPE):
+        inner.model.dropout = None
     eos_ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
         eos_ids |= _declared_eos(folder / name)
@@ -67,10 +88,12 @@ def _declared_eos(path: Path) -> set[int]:
         return set()
     try:
         settings: Any = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelFileMissingError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ModelFileCorruptError(path, f"not JSON: {error}") from error
     declared = settings.get("eos_token_id") if isinstance(settings, Mapping) else None
     ids = declared if isinstance(declared, list) else [] if declared is None else [declared]
-    if not all(isinstance(token_id, int) for token_id in ids):
+    if not all(type(token_id) is int for token_id in ids):
         raise ModelFileCorruptError(path, f"eos_token_id is {declared!r}")
     return set(ids)

@@ -1,4 +1,5 @@
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,16 @@ def test_a_folder_s_digest_changes_with_every_byte_and_name_of_the_model(tmp_pat
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileMissingError, match="nothing"):
         model_digest(tmp_path / "nothing")
+
+
+def test_what_is_no_ordinary_file_is_never_read(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"1")
+    before = model_digest(tmp_path)
+    os.mkfifo(tmp_path / "b.json")
+    (tmp_path / "c.json").mkdir()
+    (tmp_path / "d.json").symlink_to("d.json")
+    (tmp_path / "e.json").symlink_to("/dev/zero")
+    assert model_digest(tmp_path) == before
 
 
 @pytest.mark.parametrize(("tied", "parameters"), [(True, 134_515_008), (False, 162_826_560)])

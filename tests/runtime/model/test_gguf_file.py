@@ -185,6 +185,11 @@ HOSTILE: dict[str, tuple[bytes, type[RuntimeFault], str]] = {
         ModelFileCorruptError,
         "the same name",
     ),
+    "tensors over each other": (
+        header(tensor(), tensor(name=b"u", offset=4), bytes(300), tensors=2),
+        ModelFileCorruptError,
+        "tensor u lies over tensor",
+    ),
     "alignment 0": (
         header(text(b"general.alignment"), struct.pack("<II", 4, 0), keys=1),
         ModelFileCorruptError,

@@ -110,7 +110,7 @@ GGUF_REFUSALS: dict[str, Refusal] = {
     "rope scaling by factor alone": (
         metadata("llama.rope.scaling.factor", 4.0),
         UnsupportedModelFeatureError,
-        "factor 4.0",
+        "factor is 4.0",
     ),
     "partial rotary": (
         metadata("llama.rope.dimension_count", 4),
@@ -311,6 +311,16 @@ FOLDER_REFUSALS: dict[str, Refusal] = {
         index('{"weight_map": {"x": "model-00009.safetensors"}}'),
         ModelFileMissingError,
         "model-00009.safetensors",
+    ),
+    "a shard with a name that no system takes": (
+        index(json.dumps({"weight_map": {"x": "x" * 300}})),
+        ModelFileMissingError,
+        "File name too long",
+    ),
+    "an end token beyond the vocabulary": (
+        config(eos_token_id=300),
+        TokenizerMismatchError,
+        "end token 300 is not among the model's 300 tokens",
     ),
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),

@@ -18,6 +18,7 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
+from runtime.errors import ModelFileCorruptError, TokenizerMismatchError
 from runtime.model.gguf_file import GGUFFile
 from runtime.model.gguf_tokenizer import PRE_TOKENIZERS, gguf_tokenizer
 from runtime.model.tokenizer import Tokenizer, folder_tokenizer
@@ -227,3 +228,51 @@ def test_truncation_asked_for_by_the_file_is_not_done(tiny_folder: Path, tmp_pat
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(settings))
     assert folder_tokenizer(tmp_path).encode(TEXT) == folder_tokenizer(tiny_folder).encode(TEXT)
+
+
+def spoilt(folder: Path, tmp_path: Path, **changes: object) -> Path:
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(settings | changes))
+    return tmp_path
+
+
+def test_random_merges_asked_for_by_the_file_are_not_made(tiny_folder: Path, tmp_path: Path) -> None:
+    model = json.loads((tiny_folder / "tokenizer.json").read_text())["model"]
+    random = folder_tokenizer(spoilt(tiny_folder, tmp_path, model=model | {"dropout": 0.9}))
+    assert random.encode(TEXT) == folder_tokenizer(tiny_folder).encode(TEXT)
+
+
+def test_a_file_at_which_the_package_panics_is_refused(
+    tiny_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    with pytest.raises(ModelFileCorruptError, match="not a tokenizer"):
+        folder_tokenizer(spoilt(tiny_folder, tmp_path, normalizer=broken))
+    assert "panicked" in capfd.readouterr().err, "the package says it itself, beside our error"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "[UNK]"},
+        {"type": "Unigram", "vocab": [["a", -1.0]], "unk_id": None, "byte_fallback": False},
+    ],
+    ids=lambda model: str(model["type"]),
+)
+def test_a_text_that_the_vocabulary_cannot_say_is_a_mismatch(
+    model: dict[str, object], tiny_folder: Path, tmp_path: Path
+) -> None:
+    tokenizer = folder_tokenizer(spoilt(tiny_folder, tmp_path, model=model, added_tokens=[]))
+    with pytest.raises(TokenizerMismatchError, match="cannot encode"):
+        tokenizer.encode("words")
+
+
+@pytest.mark.parametrize("end_token", [-1, 300, 10**30])
+def test_an_end_token_that_the_model_cannot_make_is_a_mismatch(
+    end_token: int, tiny_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tiny_folder / "tokenizer.json", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": end_token}))
+    tokenizer = folder_tokenizer(tmp_path)
+    with pytest.raises(TokenizerMismatchError, match=f"end token {end_token} "):
+        tokenizer.check_fits(300, tmp_path)
