@@ -105,9 +105,23 @@ def main() -> None:
     sys.exit(_exit_code(sys.argv[1:]))
 
 
+def _require_text(arguments: list[str]) -> None:
+    """UsageError for bytes that are not UTF-8: no request and no result can carry such a name."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                "bad-option",
+                f"the argument {argument!r:.200} is not UTF-8 text",
+                "give the file another name",
+            ) from error
+
+
 def _exit_code(arguments: list[str]) -> int:
     output = Output(as_json="--json" in arguments)
     try:
+        _require_text(arguments)
         code = app(arguments, prog_name="dynofarm", standalone_mode=False)
         with output.writing():
             sys.stdout.flush()

@@ -1,6 +1,7 @@
 """Signals, children and pipes: `watch`, `up` and `agent` as real processes."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -95,6 +96,17 @@ def test_a_wrong_command_line_with_json_is_one_json_object_too(
     assert (code, report.exit_code, report.error) == (2, 2, "bad-option")
     assert words in report.detail
     assert "Usage: dynofarm" in stderr
+
+
+def test_an_argument_that_is_not_utf8_is_refused_in_one_json_object(tmp_path: Path) -> None:
+    name = os.fsdecode(b"/models/\xff")
+    code, stdout, stderr = finish(
+        start(["bench", "runtime", "--json", "--model", name], environment(tmp_path))
+    )
+    report = ErrorReport.model_validate_json(stdout)
+    assert (code, report.exit_code, report.error) == (2, 2, "bad-option")
+    assert "is not UTF-8" in report.detail
+    assert "Traceback" not in stderr
 
 
 def test_up_tells_where_the_farm_is_and_ctrl_c_stops_it(tmp_path: Path) -> None:
