@@ -33,7 +33,7 @@ class EngineOptions(ContractModel):
     block_tokens: Annotated[int, Field(ge=16, le=256)] = 16
     kv_pool_tokens: Annotated[int, Field(ge=16, le=100_000_000)] | None = None
     """Size of the KV pool in tokens; None derives it from the memory limit (B5)."""
-    memory_limit_bytes: Annotated[int, Field(ge=1 << 20)] | None = None
+    memory_limit_bytes: Annotated[int, Field(ge=1 << 20, lt=2**53)] | None = None
     max_batch_sequences: Annotated[int, Field(ge=1, le=256)] | None = None
     prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] | None = None
     contamination_check: bool = False

@@ -148,6 +148,19 @@ def test_a_sampling_parameter_that_does_not_exist_or_fit_is_named_with_its_place
     assert word.detail.count(named) == 1
 
 
+def test_a_memory_limit_that_no_event_can_hold_is_a_wrong_spec(
+    tmp_path: Path, tiny_model: Path, socket_path: Path
+) -> None:
+    folder = attempt_folder(tmp_path, attempt_spec(shared_prefix(), memory_limit_bytes=1 << 30))
+    spec = json.loads((folder / SPEC_FILE).read_text())
+    spec["arms"][0]["engine"]["memory_limit_bytes"] = 2**53
+    (folder / SPEC_FILE).write_text(json.dumps(spec))
+    assert start(folder, tiny_model, socket_path) == RuntimeExit.USAGE
+    word = last_word(read_events(folder))
+    assert word.reason is FailureReason.BAD_SPEC
+    assert "arms.0.engine.memory_limit_bytes" in word.detail
+
+
 def plan_of(name: str, text: str, output_tokens: int, **more: int) -> tuple[AgentPlan, Segment]:
     """An agent of one call, which ends where the model wants."""
     segment = Segment(segment_id=f"{name}.text", text=text, **more)
