@@ -5,6 +5,14 @@ import signal
 import sys
 
 
+def _end_on_signals() -> None:
+    """Until the attempt listens to signals itself: torch takes seconds to load, and nothing has begun."""
+    from contract.runtime_link import RuntimeExit
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(RuntimeExit.CANCELLED))
+
+
 def _main() -> int:
     # OpenMP reads this when torch is loaded. Its default lets idle threads spin; beside any other busy
     # process on the same cores (agent, controller) that was measured to make a step 4 to 10 times slower.
@@ -14,6 +22,7 @@ def _main() -> int:
 
         exit_code = calibrate_cli.main(sys.argv[2:])
     else:
+        _end_on_signals()
         from runtime.engine.cli import main
 
         exit_code = main()

@@ -100,6 +100,29 @@ def test_a_reader_of_the_socket_holds_exactly_what_the_file_holds(launch: Launch
     assert last_word(read_events(runtime.folder)).status == "completed"
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux which signals are caught")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_anything_has_begun_is_a_cancellation_too(
+    launch: Launch, number: signal.Signals
+) -> None:
+    runtime = launch(endless())
+    status = Path(f"/proc/{runtime.process.pid}/status")
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not _catches(status.read_text(), number):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    assert not (runtime.folder / "events.jsonl").exists()
+    runtime.process.send_signal(number)
+    assert runtime.wait() == RuntimeExit.CANCELLED
+    assert b"Traceback" not in (runtime.folder / "runtime.log").read_bytes()
+
+
+def _catches(status: str, number: signal.Signals) -> bool:
+    """Whether a process with this /proc status has a handler that is not Python's own for Ctrl-C."""
+    caught = int(status.split("SigCgt:")[1].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1) and bool(caught >> (number - 1) & 1)
+
+
 def test_a_signal_after_the_last_trial_changes_neither_the_last_event_nor_the_exit_code(
     launch: Launch,
 ) -> None:
