@@ -7,9 +7,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType, TracebackType
-from typing import IO, Final, NoReturn, Self
+from typing import Final, NoReturn, Self
 
 from pydantic import SecretStr
 
@@ -18,11 +17,10 @@ from client.child_process import STOP_TIMEOUT_S, end_process
 from client.connection import Patience
 from client.errors import ControllerUnreachableError, InfrastructureError, UsageError
 from client.farm_home import FarmHome
+from client.farm_log import FarmLog
 
 START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.1
-_LOG_LINES_SHOWN: Final = 8
-_LOG_BYTES_READ: Final = 16_384
 TERMINATED_EXIT: Final = 128 + signal.SIGTERM
 # These name another farm than the one that is started here.
 _OTHER_FARM: Final = frozenset(
@@ -36,12 +34,11 @@ _OTHER_FARM: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FarmCommand:
-    """How to start it. log None: it writes where this process writes."""
+    """How to start it; what it says goes to the home's log."""
 
     program: tuple[str, ...]
     home: FarmHome
     arguments: tuple[str, ...] = ()
-    log: Path | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     stop_timeout_s: float = STOP_TIMEOUT_S
 
@@ -53,19 +50,19 @@ class LocalFarm:
         """Nothing is started before `with`."""
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
+        self._log: FarmLog | None = None
 
     def __enter__(self) -> Self:
         home = self._command.home
+        refuse_second_farm(home)
         try:
             home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._log = self._command.log.open("wb") if self._command.log is not None else None
+            self._log = FarmLog.opened(home.log_file)
             self._process = subprocess.Popen(
                 [*self._command.program, "--home", str(home.path), *self._command.arguments],
                 stdin=subprocess.DEVNULL,
-                # Standard output is for results; whatever the farm says goes to standard error or its log.
-                stdout=self._log if self._log is not None else 2,
-                stderr=self._log if self._log is not None else 2,
+                stdout=self._log.file,
+                stderr=self._log.file,
                 env=dict(self._command.environment),
                 start_new_session=True,
             )
@@ -82,7 +79,7 @@ class LocalFarm:
     ) -> None:
         self.stop()
         if self._log is not None:
-            self._log.close()
+            self._log.file.close()
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> str:
         """The controller's address once it answers /ready; InfrastructureError with the end of its log."""
@@ -117,23 +114,35 @@ class LocalFarm:
         return self._process.pid if self._process is not None else None
 
     def _not_started(self, what: str) -> InfrastructureError:
-        log = self._command.log
-        if log is None:
-            return InfrastructureError("farm-not-started", what, "what it said stands above")
-        said = "\n".join(log_end(log))
+        said = "\n".join(self._log.end()) if self._log is not None else ""
         return InfrastructureError(
-            "farm-not-started", f"{what}; it said:\n{said}" if said else what, f"its whole log is {log}"
+            "farm-not-started",
+            f"{what}; it said:\n{said}" if said else what,
+            f"its whole log is {self._command.home.log_file}",
         )
 
 
-def log_end(path: Path) -> list[str]:
-    """The last lines of a log; empty when there is none."""
+def refuse_second_farm(home: FarmHome) -> None:
+    """UsageError when a farm already runs with this home: two would write one database and one log."""
+    controller = home.controller()
+    # The file of a farm that was killed stays behind; its process number may be somebody else's by now.
+    if controller is None or not _is_process(controller.pid) or not _is_ready(controller.url):
+        return
+    raise UsageError(
+        "farm-already-runs",
+        f"a farm already runs with the home {home.path}: {controller.url} (pid {controller.pid})",
+        "use that one, stop it with Ctrl-C where it was started, or choose another --home",
+    )
+
+
+def _is_process(pid: int) -> bool:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LOG_BYTES_READ))
-            return file.read().decode(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
-    except OSError:
-        return []
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def own_environment() -> dict[str, str]:

@@ -19,7 +19,13 @@ from client.errors import ClientError, InfrastructureError, NoCapacityError, Run
 from client.event_audit import EventAudit, audit_run
 from client.farm_home import FarmHome
 from client.follow import RunFollower
-from client.local_farm import FarmCommand, LocalFarm, own_environment, stopped_by_sigterm
+from client.local_farm import (
+    FarmCommand,
+    LocalFarm,
+    own_environment,
+    refuse_second_farm,
+    stopped_by_sigterm,
+)
 from client.options import JsonOption
 from client.output import Output
 from client.progress import progress_view
@@ -95,6 +101,8 @@ def demo(options: DemoOptions, output: Output) -> int:
     """Show the whole thing on this machine. Start a farm, let five agents run on a real model one after
     the other and then together, and tell what was gained."""
     home = FarmHome(options.home.expanduser().absolute())
+    # Before anything is emulated for it.
+    refuse_second_farm(home)
     with stopped_by_sigterm(), demo_devices(options.target, home, output) as devices:
         return _demo_on(devices, home, options, output)
 
@@ -102,7 +110,7 @@ def demo(options: DemoOptions, output: Output) -> int:
 def _demo_on(devices: DemoDevices, home: FarmHome, options: DemoOptions, output: Output) -> int:
     environment = {**own_environment(), **devices.environment}
     program = read_settings().embedded_command
-    command = FarmCommand(program, home, ("--port", "0"), home.log_file, environment)
+    command = FarmCommand(program, home, ("--port", "0"), environment)
     with LocalFarm(command) as farm:
         output.say(f"starting a farm in {home.path}, its log is {home.log_file}")
         url = farm.wait_until_ready()

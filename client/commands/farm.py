@@ -41,6 +41,8 @@ class FarmStarted(ContractModel):
     home: str
     admin_token_file: str
     dashboard_url: str
+    log_file: str
+    """What controller and agent say, a line for each request; every start appends to it."""
 
 
 def up(options: UpOptions, output: Output) -> int:
@@ -85,6 +87,7 @@ def farm_view(started: FarmStarted) -> Text:
         f"farm ready at {started.url}\n"
         f"dashboard    {started.dashboard_url}\n"
         f"sign in with the token in {started.admin_token_file}\n"
+        f"its log is   {started.log_file}\n"
         "Ctrl-C stops it",
         overflow="fold",
     )
@@ -96,6 +99,7 @@ def _started(url: str, home: FarmHome) -> FarmStarted:
         home=str(home.path),
         admin_token_file=str(home.admin_token_file),
         dashboard_url=f"{url}/dashboard/",
+        log_file=str(home.log_file),
     )
 
 

@@ -143,7 +143,6 @@ def test_a_farm_that_ignores_the_request_to_end_is_ended(tmp_path: Path) -> None
     command = FarmCommand(
         tuple(FAKE_FARM),
         FarmHome(tmp_path),
-        log=tmp_path / "log",
         environment=environment(tmp_path, {"deaf": True}),
         stop_timeout_s=0.2,
     )
@@ -155,9 +154,50 @@ def test_a_farm_that_ignores_the_request_to_end_is_ended(tmp_path: Path) -> None
 def test_a_controller_file_of_an_earlier_farm_is_not_believed(tmp_path: Path) -> None:
     silent = (sys.executable, "-c", "import time; time.sleep(60)")
     (tmp_path / "controller.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 1}))
-    command = FarmCommand(silent, FarmHome(tmp_path), log=tmp_path / "log", environment={})
+    command = FarmCommand(silent, FarmHome(tmp_path), environment={})
     with LocalFarm(command) as farm, pytest.raises(InfrastructureError, match="not ready"):
         farm.wait_until_ready(timeout_s=0.3)
+
+
+def test_a_second_farm_in_a_home_is_refused_with_the_reason_and_leaves_the_log_alone(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    process = start(["up", "--port", "0", "--json"], environment(home))
+    assert process.stdout is not None
+    started = FarmStarted.model_validate_json(process.stdout.readline())
+    before = (home / "farm.log").read_bytes()
+    for second in (["demo", "--home", str(home), "--exit"], ["up", "--port", "0"]):
+        code, _, stderr = finish(start(second, environment(home)))
+        assert code == 2, stderr
+        assert f"already runs with the home {home}: {started.url} (pid " in stderr
+    assert (home / "farm.log").read_bytes() == before
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+
+def test_a_start_appends_to_the_log_and_shows_only_what_it_said_itself(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    home.mkdir()
+    (home / "farm.log").write_text("why the farm before this one died\n")
+    code, _, stderr = finish(start(["up", "--port", "0"], environment(home, {"exit": 2})))
+    assert code == 4
+    assert "the port is taken" in stderr
+    assert "before this one" not in stderr
+    assert (home / "farm.log").read_text().startswith("why the farm before this one died\n")
+
+
+def test_up_keeps_the_terminal_for_the_address_and_says_where_the_log_is(tmp_path: Path) -> None:
+    home = tmp_path / "farm"
+    process = start(["up", "--port", "0"], environment(home))
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    while "Ctrl-C" not in lines[-1]:
+        lines.append(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    _, _, stderr = finish(process)
+    assert "farm ready at" in lines[0]
+    assert str(home / "farm.log") in "".join(lines)
+    assert "fake farm" not in stderr
+    assert "fake farm" in (home / "farm.log").read_text()
 
 
 def _agent_environment(controller: RestController, tmp_path: Path, **more: str) -> dict[str, str]:
