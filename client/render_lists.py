@@ -32,7 +32,9 @@ def run_view(run: RunView) -> RenderableType:
     head = Text(f"run {run.run_id}: {run.outcome or run.state}, {run.workload} on {run.model}")
     table = _table("job", "state", "attempts", "waits for")
     for job in run.jobs:
-        tries = ", ".join(f"{try_.number} {try_.reason or try_.state}" for try_ in job.attempts)
+        tries = "\n".join(
+            f"{try_.number} {try_.reason or try_.state} {try_.attempt_id}" for try_ in job.attempts
+        )
         name = f"{job.job_id} {job.variant}".strip()
         table.add_row(name, job.outcome or job.state, tries, printable(job.waiting_reason))
     return Group(head, table, Text(f"dashboard: {printable(run.report_url)}", overflow="fold"))

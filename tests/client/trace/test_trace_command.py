@@ -44,10 +44,30 @@ def test_an_attempt_that_goes_on_is_traced_so_far(cli: Cli, add_run: AddRun, tmp
     read_trace((tmp_path / "out").read_bytes())
 
 
+def test_a_run_stands_for_its_newest_ended_attempt(cli: Cli, add_run: AddRun, tmp_path: Path) -> None:
+    run = add_run(polls=0)
+    run.look()
+    outcome = cli("trace", run.run_id, "-o", str(tmp_path / "out"), "--json")
+    assert outcome.exit_code == GateExit.PASS, outcome.stderr
+    assert json.loads(outcome.stdout)["attempt_id"] == run.attempt_id
+    assert "https://ui.perfetto.dev" in cli("trace", run.run_id, "-o", str(tmp_path / "out")).stdout
+
+
+def test_a_run_without_an_ended_attempt_lists_those_that_go_on(
+    cli: Cli, add_run: AddRun, tmp_path: Path
+) -> None:
+    run = add_run(polls=1_000_000)
+    run.look()
+    outcome = cli("trace", run.run_id, "-o", str(tmp_path / "out"))
+    assert outcome.exit_code == GateExit.INCONCLUSIVE
+    assert f"{run.attempt_id} (host-1, running)" in outcome.stderr
+    assert not list(tmp_path.glob("out*"))
+
+
 @pytest.mark.parametrize(
     ("attempt_id", "said"),
     [
-        ("run_00000000000000000000000001", "is no id of an attempt"),
+        ("job_00000000000000000000000001", "is no id of a run or of an attempt"),
         ("att_" + "9" * 26, "no attempt is named"),
     ],
 )
