@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from client.api import DynofarmClient
 from client.connection import Patience, checked_url
-from client.errors import ClientError, InfrastructureError, UsageError
+from client.errors import ClientError, ControllerUnreachableError, InfrastructureError, UsageError
 from client.farm_home import DEFAULT_URL, FarmHome
 from client.output import Output
 from client.settings import read_settings
@@ -75,6 +75,18 @@ class ControllerOptions(HomeOptions):
         url = checked_url(self.controller or settings.controller or (own.url if own else DEFAULT_URL))
         token = settings.token if settings.token.get_secret_value() else home.token_for(url)
         return DynofarmClient(url, token, patience)
+
+    def unreachable(self, error: ControllerUnreachableError) -> ControllerUnreachableError:
+        """The error with the home whose farm was looked for, where no address was given."""
+        if self.controller or read_settings().controller:
+            return error
+        home = self.farm_home().path
+        return ControllerUnreachableError(
+            error.code,
+            f"{error.detail}; asked for the farm of the home {home}",
+            f"start it with `dynofarm up --home {shlex.quote(str(home))}`, name another home with --home or "
+            "DYNOFARM_HOME (`make demo` has .dynofarm), or give an address with --controller",
+        )
 
     @property
     def same_farm(self) -> str:
@@ -167,7 +179,11 @@ def _exit_code(
     """Runs the command; exit code 1 must mean a regression, so no failure of ours may end with it."""
     output = Output(as_json=given["as_json"])
     try:
-        return int(function(options_type(**given), output))
+        options = options_type(**given)
+        try:
+            return int(function(options, output))
+        except ControllerUnreachableError as error:
+            raise (options.unreachable(error) if isinstance(options, ControllerOptions) else error) from error
     except ClientError as error:
         output.failure(error)
         return int(error.exit_code)

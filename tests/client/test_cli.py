@@ -241,6 +241,19 @@ def test_an_unreachable_controller_is_infrastructure(cli: Cli) -> None:
     assert ErrorReport.model_validate(_one_object(outcome)).error == "controller-unreachable"
 
 
+def test_a_farm_that_was_not_found_is_told_with_the_home_it_was_looked_for_in(
+    cli: Cli, tmp_path: Path
+) -> None:
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    (home / "controller.json").write_text('{"url": "http://127.0.0.1:1", "pid": 1}')
+    outcome = cli("runs", "--home", str(home), DYNOFARM_CONTROLLER="")
+    assert outcome.exit_code == 4
+    assert f"asked for the farm of the home {home}" in outcome.stderr
+    assert f"dynofarm up --home {home}" in outcome.stderr
+    assert "elsewhere" not in cli("runs", "--home", str(home), "--controller", "http://127.0.0.1:1").stderr
+
+
 def test_a_wrong_token_is_usage_and_is_not_repeated(cli: Cli) -> None:
     outcome = cli("runs", DYNOFARM_TOKEN="dyn_wrong")
     assert outcome.exit_code == 2
@@ -335,3 +348,12 @@ def test_the_home_of_a_running_farm_gives_address_and_token(
     nothing = {"DYNOFARM_CONTROLLER": "", "DYNOFARM_TOKEN": ""}
     assert cli("runs", "--home", str(home), **nothing).exit_code == 0
     assert cli("runs", DYNOFARM_HOME=str(home), DYNOFARM_CONTROLLER="", DYNOFARM_TOKEN="").exit_code == 0
+
+
+def test_the_id_of_an_attempt_is_in_what_the_lists_show_and_the_report_ends_with_how_to_trace(
+    cli: Cli, add_run: AddRun
+) -> None:
+    run = add_run(polls=0)
+    run.look()
+    assert run.attempt_id in cli("cancel", run.run_id).stdout
+    assert cli("report", run.run_id).stdout.rstrip().endswith(f"trace: dynofarm trace {run.run_id}")
