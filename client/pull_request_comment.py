@@ -16,6 +16,7 @@ _HEADINGS: Final = {
     "inconclusive": "⚠️ inconclusive",
     "infrastructure": "⚠️ not measured",
     "cancelled": "⚠️ cancelled",
+    "usage": "⚠️ the run cannot be measured as it was asked for",
     "no_capacity": "⚠️ no device took it",
 }
 
@@ -79,7 +80,7 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
         _plain(title(verdict.metric)),
         verdict.verdict.replace("_", " "),
         change(verdict.change_percent),
-        interval(verdict.interval_percent),
+        interval(verdict.interval_percent, verdict.interval_confidence),
         "–" if verdict.p_value is None else number(verdict.p_value),
         f"{verdict.pairs}{dropped}",
         "–" if verdict.mde_percent is None else f"{verdict.mde_percent:.1f} %",

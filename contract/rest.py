@@ -288,6 +288,8 @@ class MetricVerdict(ContractModel):
     verdict: Literal["improved", "regressed", "same", "small_change", "inconclusive"]
     change_percent: float | None
     interval_percent: tuple[float, float] | None
+    interval_confidence: float | None = None
+    """The coverage that the interval really has, from 0 to 1: below 0.95 for fewer than six pairs."""
     statistic: float | None
     """Hodges-Lehmann estimate of log(candidate / baseline)."""
     p_value: float | None
@@ -301,7 +303,9 @@ class MetricVerdict(ContractModel):
 class GateView(ContractModel):
     """The gate of a run: the worst of its metrics over all devices."""
 
-    verdict: Literal["pass", "regression", "inconclusive", "infrastructure", "cancelled", "no_capacity"]
+    verdict: Literal[
+        "pass", "regression", "usage", "inconclusive", "infrastructure", "cancelled", "no_capacity"
+    ]
     exit_code: GateExit
     reason: str
     metrics: list[MetricVerdict]

@@ -15,7 +15,7 @@ from client.connection import Patience
 from client.demo_result import DemoResult, demo_result
 from client.demo_sizes import DemoSizes, demo_request
 from client.demo_target import DemoDevices, DemoTargetKind, demo_devices, threads_of_each
-from client.errors import ClientError, InfrastructureError, NoCapacityError, RunCancelledError
+from client.errors import ClientError, InfrastructureError, NoCapacityError, RunCancelledError, UsageError
 from client.event_audit import EventAudit, audit_run
 from client.farm_home import FarmHome
 from client.follow import RunFollower
@@ -244,7 +244,10 @@ def _unmeasured(report: RunReport, run: RunView, home: FarmHome) -> ClientError:
     attempts = [attempt.attempt_id for job in run.jobs for attempt in job.attempts]
     logs = [home.log_file, *(home.runtime_log_file(attempt) for attempt in attempts)]
     next_step = "read " + " and ".join(str(log) for log in logs if log.exists())
-    kind = {RunOutcome.CANCELLED: RunCancelledError, RunOutcome.EXPIRED: NoCapacityError}.get(
-        report.outcome or RunOutcome.INFRA_ERROR, InfrastructureError
-    )
+    kinds = {
+        GateExit.USAGE: UsageError,
+        GateExit.CANCELLED: RunCancelledError,
+        GateExit.NO_CAPACITY: NoCapacityError,
+    }
+    kind = kinds.get(report.gate.exit_code, InfrastructureError)
     return kind("run-not-measured", f"run {run.run_id} ended {run.outcome}: {why}", next_step)

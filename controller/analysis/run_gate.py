@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from contract.failures import FailureReason
+from contract.failures import FAILURES, FailureReason, Fault
 from contract.rest import GateRequest, GateView, MetricVerdict
 from contract.states import GateExit, JobOutcome, RunOutcome
 from controller.analysis.gate import gate_outcome
 from controller.analysis.verdict import Verdict, VerdictWord
 from controller.analysis.verdicts import verdict_view
 
-GateWord = Literal["pass", "regression", "inconclusive", "infrastructure", "cancelled", "no_capacity"]
+GateWord = Literal[
+    "pass", "regression", "usage", "inconclusive", "infrastructure", "cancelled", "no_capacity"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def run_outcome(jobs: Sequence[JobStanding]) -> RunOutcome:
     """How the run ended; every job must be done. A failed job is the workload's or the runtime's failure and
     is told apart from the lab's."""
     ruling = _ruling(jobs)
-    if ruling.verdict == "infrastructure" and any(
+    if ruling.verdict in ("usage", "infrastructure") and any(
         job.outcome in (JobOutcome.FAILED, JobOutcome.TIMED_OUT) for job in jobs
     ):
         return RunOutcome.FAILED
@@ -66,6 +68,7 @@ def run_outcome(jobs: Sequence[JobStanding]) -> RunOutcome:
 
 _OUTCOME: dict[GateWord, RunOutcome] = {
     "pass": RunOutcome.PASSED,
+    "usage": RunOutcome.FAILED,
     "inconclusive": RunOutcome.INCONCLUSIVE,
     "regression": RunOutcome.REGRESSED,
     "infrastructure": RunOutcome.INFRA_ERROR,
@@ -96,6 +99,8 @@ def _ruling(jobs: Sequence[JobStanding]) -> _Ruling:
             "no_capacity", GateExit.NO_CAPACITY, f"no device took it before its deadline: {_places(expired)}"
         )
     broken = [job for job in jobs if job.outcome is not JobOutcome.SUCCEEDED]
+    if broken and all(_asked_for_too_much(job) for job in broken):
+        return _Ruling("usage", GateExit.USAGE, f"{_failures(broken)}; {_advice(broken)}")
     if broken:
         return _Ruling("infrastructure", GateExit.INFRASTRUCTURE, f"not measured: {_failures(broken)}")
     return _measured(jobs)
@@ -123,6 +128,16 @@ def _single_arm(jobs: Sequence[JobStanding]) -> _Ruling:
     if failed:
         return _Ruling("infrastructure", GateExit.INFRASTRUCTURE, f"{failed} trials did not complete")
     return _Ruling("pass", GateExit.PASS, "one arm, nothing to compare; every trial completed")
+
+
+def _asked_for_too_much(job: JobStanding) -> bool:
+    """The job itself is at fault: the same on a sound lab would fail again."""
+    failed = job.outcome in (JobOutcome.FAILED, JobOutcome.TIMED_OUT)
+    return failed and job.reason is not None and FAILURES[job.reason].fault is Fault.JOB
+
+
+def _advice(jobs: Sequence[JobStanding]) -> str:
+    return "; ".join(dict.fromkeys(FAILURES[job.reason].advice for job in jobs if job.reason is not None))
 
 
 def _words(job: JobStanding) -> set[VerdictWord]:

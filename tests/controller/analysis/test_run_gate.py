@@ -30,6 +30,7 @@ def _job(verdict: Verdict | None = None, **changed: Any) -> JobStanding:
 
 
 DONE = {outcome: _job(outcome=outcome) for outcome in JobOutcome}
+TOO_LONG = _job(outcome=JobOutcome.FAILED, reason=FailureReason.CONTEXT_OVERFLOW)
 
 CASES: dict[str, tuple[list[JobStanding], str, GateExit, RunOutcome]] = {
     "better": ([_job(BETTER)], "pass", GateExit.PASS, RunOutcome.PASSED),
@@ -57,6 +58,19 @@ CASES: dict[str, tuple[list[JobStanding], str, GateExit, RunOutcome]] = {
     ),
     "failed": ([DONE[JobOutcome.FAILED]], "infrastructure", GateExit.INFRASTRUCTURE, RunOutcome.FAILED),
     "timed out": ([DONE[JobOutcome.TIMED_OUT]], "infrastructure", GateExit.INFRASTRUCTURE, RunOutcome.FAILED),
+    "asked for too much": ([TOO_LONG], "usage", GateExit.USAGE, RunOutcome.FAILED),
+    "asked for too much, and the lab broke": (
+        [TOO_LONG, DONE[JobOutcome.INFRA_FAILED]],
+        "infrastructure",
+        GateExit.INFRASTRUCTURE,
+        RunOutcome.FAILED,
+    ),
+    "the runtime broke": (
+        [_job(outcome=JobOutcome.FAILED, reason=FailureReason.RUNTIME_EXIT)],
+        "infrastructure",
+        GateExit.INFRASTRUCTURE,
+        RunOutcome.FAILED,
+    ),
     "expired": ([DONE[JobOutcome.EXPIRED]], "no_capacity", GateExit.NO_CAPACITY, RunOutcome.EXPIRED),
     "cancelled": (
         [_job(BETTER), DONE[JobOutcome.CANCELLED]],
@@ -104,3 +118,10 @@ def test_nothing_is_claimed_for_the_fleet() -> None:
 def test_the_reason_names_what_broke_and_where() -> None:
     job = _job(outcome=JobOutcome.INFRA_FAILED, reason=FailureReason.DEVICE_DISCONNECTED)
     assert gate_view([job], GateRequest()).reason == "not measured: host-1 infra_failed (device_disconnected)"
+
+
+def test_a_run_that_asked_for_too_much_is_told_what_to_ask_for_instead() -> None:
+    reason = gate_view([TOO_LONG], GateRequest()).reason
+    assert reason == (
+        "host-1 failed (context_overflow); shorten the prompt or choose a model with a longer context"
+    )

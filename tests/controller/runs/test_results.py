@@ -140,7 +140,7 @@ async def test_a_failed_attempt_is_reported_with_what_to_try(lab: Lab) -> None:
     assert FAILURES[FailureReason.MODEL_CORRUPT].advice in report.devices[0].failures[0]
     assert report.devices[0].arms["serial"].trials_failed == 6
     gate = GateView.model_validate(await lab.get(f"/v1/runs/{run.run_id}/gate"))
-    assert gate.exit_code is GateExit.INFRASTRUCTURE
+    assert gate.exit_code is GateExit.USAGE
     assert "model_corrupt" in gate.reason
 
 
