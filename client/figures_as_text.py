@@ -42,9 +42,12 @@ def change(percent: float | None) -> str:
     return "–" if percent is None else f"{percent:+.1f} %"
 
 
-def interval(bounds: tuple[float, float] | None) -> str:
-    """`-62.1 % to -59.8 %`; a dash without one."""
-    return "–" if bounds is None else f"{bounds[0]:+.1f} % to {bounds[1]:+.1f} %"
+def interval(bounds: tuple[float, float] | None, confidence: float | None) -> str:
+    """`-62.1 % to -59.8 %`, with its coverage where that is below 95 %; a dash without one."""
+    if bounds is None:
+        return "–"
+    covered = f" (covers {confidence * 100:.0f} %)" if confidence is not None and confidence < 0.95 else ""
+    return f"{bounds[0]:+.1f} % to {bounds[1]:+.1f} %{covered}"
 
 
 def megabytes(size_bytes: int) -> str:

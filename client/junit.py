@@ -65,7 +65,7 @@ def _add_case(
         "verdict": verdict.verdict,
         "device_model": device.device_model,
         "change": change(verdict.change_percent),
-        "interval": interval(verdict.interval_percent),
+        "interval": interval(verdict.interval_percent, verdict.interval_confidence),
         "p_value": "" if verdict.p_value is None else f"{verdict.p_value:.4g}",
         "pairs": str(verdict.pairs),
         "mde_percent": "" if verdict.mde_percent is None else f"{verdict.mde_percent:.2f}",

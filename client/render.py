@@ -82,7 +82,7 @@ def verdicts_table(verdicts: Sequence[MetricVerdict]) -> RenderableType:
             title(verdict.metric),
             verdict.verdict.replace("_", " "),
             change(verdict.change_percent),
-            interval(verdict.interval_percent),
+            interval(verdict.interval_percent, verdict.interval_confidence),
             "–" if verdict.p_value is None else number(verdict.p_value),
             f"{pairs} ({verdict.pairs_dropped} dropped)" if verdict.pairs_dropped else pairs,
             "–" if verdict.mde_percent is None else f"{verdict.mde_percent:.1f} %",

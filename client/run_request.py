@@ -1,6 +1,7 @@
 """The options of `dynofarm submit` and the run request that they make."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -101,6 +102,18 @@ def run_request(options: SubmitOptions) -> RunRequest:
         return RunRequest.model_validate(_body(options))
     except ValidationError as error:
         raise _usage_error(error, "the request") from error
+
+
+def cautions(request: RunRequest) -> list[str]:
+    """What is known before anything is measured: that no verdict can come of it, whatever it finds."""
+    smallest_p = 2.0**-request.repetitions
+    if request.baseline == request.candidate or smallest_p <= request.gate.alpha:
+        return []
+    needed = math.ceil(-math.log2(request.gate.alpha))
+    return [
+        f"{request.repetitions} pairs cannot reach level {request.gate.alpha:g}, their smallest p is "
+        f"{smallest_p:.4g}: the verdict will be inconclusive; it takes --pairs {needed}"
+    ]
 
 
 def only_again(options: SubmitOptions) -> bool:

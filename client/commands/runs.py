@@ -15,7 +15,7 @@ from client.output import Output
 from client.progress import progress_view
 from client.render import report_view
 from client.render_lists import comparison_view, run_view, runs_table
-from client.run_request import SubmitOptions, only_again, run_request
+from client.run_request import SubmitOptions, cautions, only_again, run_request
 from client.settings import read_settings
 from contract.rest import RunView
 from contract.states import GateExit, RunState
@@ -80,6 +80,8 @@ def submit(options: SubmitOptions, output: Output) -> int:
     made = None if again else run_request(options)
     with options.client(WATCH_PATIENCE if options.watch else None) as client:
         request = made or client.request_of(options.again)
+        for caution in cautions(request):
+            output.say(caution)
         run = client.submit(request, options.idempotency_key)
         if options.watch:
             output.say(f"submitted {run.run_id}")

@@ -59,9 +59,9 @@ class Verdict:
     """A verdict and all it rests on. Percentages are of the baseline; + means the candidate is greater.
 
     `statistic_percent` is the Hodges-Lehmann estimate of the change and `interval_percent` its interval, with
-    the coverage it really has. `p_value` is the one-sided sign-flip p of the alternative "the change is for
-    the worse" when the estimate points that way or nowhere, of "for the better" when it points there;
-    `alternative` says which. The interval is two-sided, the p one-sided: a claim at 0.05 may stand beside a
+    the coverage it really has (both None for one pair, whose range is a point and holds nothing). `p_value`
+    is the one-sided sign-flip p of the alternative "the change is for the worse" when the estimate points
+    that way or nowhere, of "for the better" when it points there; `alternative` says which. The interval is two-sided, the p one-sided: a claim at 0.05 may stand beside a
     95 % interval that touches 0. `mde_percent`: smallest worsening that these pairs would have found; None
     where there are fewer than two pairs or the noise is past all measure. All six are None where no pair was
     used. Every number is finite.
@@ -131,8 +131,8 @@ def judge(
     return replace(
         verdict,
         statistic_percent=evidence.statistic_percent,
-        interval_percent=evidence.interval_percent,
-        interval_confidence=evidence.interval_confidence,
+        interval_percent=evidence.interval_percent if evidence.interval_confidence else None,
+        interval_confidence=evidence.interval_confidence or None,
         p_value=evidence.p_value,
         alternative=evidence.alternative,
         mde_percent=evidence.mde_percent,
@@ -214,6 +214,8 @@ def _conclude(evidence: _Evidence | None, bar: _Bar, used: int) -> tuple[Verdict
 
 def _obstacle_to_same(evidence: _Evidence, bar: _Bar) -> str | None:
     """Why "same" may not be said, or None when it may."""
+    if evidence.interval_confidence == 0:
+        return "one pair has no interval"
     low, high = evidence.interval_percent
     if low < -bar.floor_percent or high > bar.floor_percent:
         return f"the interval {low:+.2f} to {high:+.2f} % reaches beyond the floor {bar.floor_percent:g} %"

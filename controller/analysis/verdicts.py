@@ -152,6 +152,7 @@ def verdict_view(name: str, verdict: Verdict) -> MetricVerdict:
         verdict=_SHOWN[verdict.verdict],
         change_percent=verdict.statistic_percent,
         interval_percent=verdict.interval_percent,
+        interval_confidence=verdict.interval_confidence,
         statistic=statistic,
         p_value=verdict.p_value,
         pairs=verdict.pairs_used,

@@ -47,6 +47,14 @@ def test_submit_answers_with_the_run_and_says_how_to_follow_it(cli: Cli, control
     assert "dynofarm watch run_" in cli(*SUBMIT).stdout
 
 
+def test_too_few_pairs_for_any_verdict_are_said_before_they_are_measured(cli: Cli) -> None:
+    few = cli("submit", "shared-prefix", "--model", MODEL, "--pairs", "2")
+    assert few.exit_code == 0
+    assert "2 pairs cannot reach level 0.05, their smallest p is 0.25" in few.stderr
+    assert "--pairs 5" in few.stderr
+    assert cli("submit", "shared-prefix", "--model", MODEL, "--pairs", "5").stderr == ""
+
+
 def test_a_workload_of_ones_own_is_submitted_from_its_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(OWN_WORKLOAD)
     outcome = cli("submit", "--workload-file", str(tmp_path / "mine.yaml"), "--model", MODEL, "--json")

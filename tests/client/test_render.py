@@ -99,7 +99,9 @@ def test_a_spread_has_its_unit_and_range() -> None:
     assert spread("wall_s", values) == "12.3 s (11.0 to 13.0)"
     assert spread("kv_hit_rate_tokens", Spread(median=0.5, min=0.5, max=0.5, n=1)) == "50.0 %"
     assert spread("wall_s", None) == "–"
-    assert interval((-1.0, 2.0)) == "-1.0 % to +2.0 %"
+    assert interval((-1.0, 2.0), 0.96) == "-1.0 % to +2.0 %"
+    assert interval((-1.0, 2.0), 0.5) == "-1.0 % to +2.0 % (covers 50 %)"
+    assert interval(None, None) == "–"
 
 
 def test_less_and_more_time_are_never_mixed_up() -> None:

@@ -118,6 +118,15 @@ def test_one_pair_is_inconclusive_and_has_no_detectable_effect() -> None:
     assert (verdict.verdict, verdict.mde_percent) == (W.INCONCLUSIVE, None)
 
 
+def test_one_pair_has_no_interval_and_two_say_that_theirs_holds_half_the_time() -> None:
+    one = judge(_pairs([0.75]), Direction.LOWER, 5.0, 0.05)
+    assert (one.interval_percent, one.interval_confidence) == (None, None)
+    assert "one pair has no interval" in one.reason
+    two = judge(_pairs([0.75, 0.8]), Direction.LOWER, 5.0, 0.05)
+    assert two.interval_percent == pytest.approx((-25.0, -20.0))
+    assert two.interval_confidence == 0.5
+
+
 def test_no_usable_pair_is_no_data_and_has_no_numbers() -> None:
     verdict = judge(_spoiled(3), Direction.LOWER, 5.0, 0.05)
     assert (verdict.verdict, verdict.pairs_used, verdict.pairs_dropped) == (W.NO_DATA, 0, 3)
@@ -188,9 +197,9 @@ def test_swapping_the_arms_inverts_estimate_and_interval_and_keeps_p(
     swapped = [Pair(pair.pair_id, pair.candidate, pair.baseline) for pair in pairs]
     one, other = judge(pairs, direction, 0.0, 0.05), judge(swapped, direction, 0.0, 0.05)
     assert _log(other.statistic_percent) == pytest.approx(-_log(one.statistic_percent), abs=1e-9)
-    assert one.interval_percent is not None
-    assert other.interval_percent is not None
-    assert _log(other.interval_percent[0]) == pytest.approx(-_log(one.interval_percent[1]), abs=1e-9)
+    assert (one.interval_percent is None) == (other.interval_percent is None) == (len(ratios) == 1)
+    if one.interval_percent is not None and other.interval_percent is not None:
+        assert _log(other.interval_percent[0]) == pytest.approx(-_log(one.interval_percent[1]), abs=1e-9)
     if one.statistic_percent != 0:
         assert other.p_value == one.p_value
     assert other.verdict is MIRRORED.get(one.verdict, one.verdict)
@@ -222,9 +231,10 @@ def test_every_number_is_finite_and_in_its_range(
     assert (verdict.pairs_used, verdict.pairs_dropped) == (len(ratios), dropped)
     assert verdict.p_value is not None
     assert 0 < verdict.p_value <= 1
-    assert verdict.interval_percent is not None
     assert verdict.statistic_percent is not None
-    assert verdict.interval_percent[0] <= verdict.statistic_percent <= verdict.interval_percent[1]
+    assert (verdict.interval_percent is None) == (len(ratios) == 1)
+    if verdict.interval_percent is not None:
+        assert verdict.interval_percent[0] <= verdict.statistic_percent <= verdict.interval_percent[1]
     numbers = [getattr(verdict, field.name) for field in fields(Verdict)]
     assert all(math.isfinite(number) for number in numbers if isinstance(number, float))
     assert verdict.reason
