@@ -61,10 +61,10 @@ class Verdict:
     `statistic_percent` is the Hodges-Lehmann estimate of the change and `interval_percent` its interval, with
     the coverage it really has (both None for one pair, whose range is a point and holds nothing). `p_value`
     is the one-sided sign-flip p of the alternative "the change is for the worse" when the estimate points
-    that way or nowhere, of "for the better" when it points there; `alternative` says which. The interval is two-sided, the p one-sided: a claim at 0.05 may stand beside a
-    95 % interval that touches 0. `mde_percent`: smallest worsening that these pairs would have found; None
-    where there are fewer than two pairs or the noise is past all measure. All six are None where no pair was
-    used. Every number is finite.
+    that way or nowhere, of "for the better" when it points there; `alternative` says which. The interval is
+    two-sided, the p one-sided: a claim at 0.05 may stand beside a 95 % interval that touches 0.
+    `mde_percent`: smallest worsening that these pairs would have found; None where there are fewer than two
+    pairs or the noise is past all measure. All six are None where no pair was used. Every number is finite.
     """
 
     verdict: VerdictWord
