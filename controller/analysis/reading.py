@@ -32,12 +32,14 @@ class ArmMedians:
 
     `decode_tokens_per_s` is the rate of one stream while it decodes. Output tokens over wall time must not be
     given for it: that figure rises whenever wall time falls and would hide avoided recomputation.
+    `ttft_ns` is an agent's, from the trial's start; `call_ttft_ns` a single call's, from its arrival.
     """
 
     wall_s: float
     ttft_ns: float | None
     peak_footprint_bytes: float | None
     decode_tokens_per_s: float | None
+    call_ttft_ns: float | None = None
 
 
 class Move(StrEnum):
@@ -85,6 +87,7 @@ class Finding(StrEnum):
     STREAMS_SLOWER = "streams_slower"
     BATCH_LIMIT_TOO_HIGH = "batch_limit_too_high"
     FIRST_TOKEN_LATER = "first_token_later"
+    CALLS_WAIT_LONGER = "calls_wait_longer"
     TIME_LOST_OUTSIDE_DECODE = "time_lost_outside_decode"
     MEMORY_GREW = "memory_grew"
     NO_DIFFERENCE = "no_difference"
@@ -118,17 +121,18 @@ class ReadingRule:
     ttft: frozenset[Move] = field(default=_ANY)
     memory: frozenset[Move] = field(default=_ANY)
     rate: frozenset[Move] = field(default=_ANY)
+    call: frozenset[Move] = field(default=_ANY)
 
     @property
     def columns(self) -> tuple[frozenset[Move], ...]:
         """Accepted moves in the order of the changes."""
-        return (self.wall, self.ttft, self.memory, self.rate)
+        return (self.wall, self.ttft, self.memory, self.rate, self.call)
 
 
 RULES: tuple[ReadingRule, ...] = (
     ReadingRule(
         Finding.SCHEDULING_WORKS,
-        "Scheduling works: less wall time and no later first token",
+        "Scheduling works: less wall time, and no agent's first token is later",
         wall=_DOWN,
         ttft=_NO_WORSE,
     ),
@@ -138,6 +142,12 @@ RULES: tuple[ReadingRule, ...] = (
         "look at the prefill chunk and at admission",
         wall=_DOWN,
         ttft=_UP,
+    ),
+    ReadingRule(
+        Finding.CALLS_WAIT_LONGER,
+        "A single call waits longer for its first token: calls of several agents share the steps",
+        wall=_DOWN,
+        call=_UP,
     ),
     ReadingRule(
         Finding.RECOMPUTATION_AVOIDED,
@@ -182,6 +192,7 @@ RULES: tuple[ReadingRule, ...] = (
         ttft=_UNMOVED,
         memory=_UNMOVED,
         rate=_UNMOVED,
+        call=_UNMOVED,
     ),
 )
 
@@ -220,12 +231,13 @@ def _wall_sentence(baseline_s: float, candidate_s: float, change: Change) -> Sen
 
 
 def _changes(baseline: ArmMedians, candidate: ArmMedians, level_percent: float) -> tuple[Change, ...]:
-    """Changes of wall, TTFT, memory and rate, in the order of ReadingRule.columns and in the units shown."""
+    """Changes of wall, agent's TTFT, memory, rate and call's TTFT, in the order of ReadingRule.columns and in the units shown."""
     shown = (
         ("wall time", "s", 1.0, baseline.wall_s, candidate.wall_s),
         ("agent's TTFT", "ms", 1e6, baseline.ttft_ns, candidate.ttft_ns),
         ("peak memory", "MB", 1e6, baseline.peak_footprint_bytes, candidate.peak_footprint_bytes),
         ("decode rate", "tokens/s", 1.0, baseline.decode_tokens_per_s, candidate.decode_tokens_per_s),
+        ("call's TTFT", "ms", 1e6, baseline.call_ttft_ns, candidate.call_ttft_ns),
     )
     return tuple(_change(name, unit, scale, pair, level_percent) for name, unit, scale, *pair in shown)
 

@@ -134,6 +134,7 @@ def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
         ttft_ns=positive("agent_ttft_ms", _NS_PER_MS),
         peak_footprint_bytes=positive("peak_footprint_mb", _BYTES_PER_MB),
         decode_tokens_per_s=positive("decode_tokens_per_s"),
+        call_ttft_ns=positive("ttft_ms", _NS_PER_MS),
     )
 
 

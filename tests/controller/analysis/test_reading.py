@@ -1,6 +1,7 @@
 """The reading of C4: each row of the table, and that it never contradicts itself or stays silent."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,16 @@ def test_a_change_of_exactly_the_level_is_about_the_same() -> None:
     candidate = ArmMedians(95.0, 2e9, 800e6, 20.0)
     assert read_result(SERIAL, candidate, level_percent=5.0)[1].finding is F.NO_DIFFERENCE
     assert read_result(SERIAL, candidate, level_percent=4.9)[1].finding is F.SCHEDULING_WORKS
+
+
+def test_sooner_for_every_agent_and_later_for_a_single_call_are_both_said() -> None:
+    serial, paged = replace(SERIAL, call_ttft_ns=100e6), ArmMedians(50.0, 1e9, 800e6, 20.0, 160.3e6)
+    said = {sentence.finding: sentence.text for sentence in read_result(serial, paged, level_percent=5.0)}
+    assert "no agent's first token is later" in said[F.SCHEDULING_WORKS]
+    assert "call's TTFT 100 to 160.3 ms, +60.3 %" in said[F.CALLS_WAIT_LONGER]
+    assert F.CALLS_WAIT_LONGER not in {
+        sentence.finding for sentence in _read("down", "down", "down", "level")
+    }
 
 
 def test_an_impossible_level_is_refused() -> None:
