@@ -21,9 +21,9 @@ PLACEMENT = Placement(torch.bfloat16, torch.device("cuda"))
 def main() -> None:
     """One line a bucket."""
     weights = DecoderWeights.read(RandomWeights(CONFIG, device="cuda"), PLACEMENT, PlainLinear)
-    for rows in (1, 5, 13):
+    for rows in (1, 5, 13, 29):
         decoder = CudaDecoder(weights, (bucket_for(rows),), "chain")
-        kv = PagedKV(CONFIG, 64, 16, PLACEMENT)
+        kv = PagedKV(CONFIG, 1 + 2 * rows, 16, PLACEMENT)
         spans = [Span([row], 20, 1, (0, 1 + 2 * row, 2 + 2 * row)) for row in range(rows)]
         for _ in range(3):
             logits = decoder.step(spans, [span.block_table for span in spans], kv)

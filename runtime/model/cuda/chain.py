@@ -14,13 +14,14 @@ from runtime.model.config import ModelConfig
 from runtime.model.cuda.chain_shape import (
     MOST_PHASES,
     MOST_STAGES,
-    THREADS,
     ChainShape,
     PhaseShape,
     board_bytes,
+    cluster_of,
     divide_all,
     row_tiles_of,
     squares_stride,
+    threads_of,
     why_no_shape,
 )
 from runtime.model.cuda.driver import Kernel
@@ -104,26 +105,34 @@ class ChainProducts:
 
     def __init__(self, weights: StepWeights, buffers: ChainBuffers, tile: ChainTile) -> None:
         config, device = weights.config, buffers.x.device
-        self._processors = int(torch.cuda.get_device_properties(device).multi_processor_count)
+        processors = int(torch.cuda.get_device_properties(device).multi_processor_count)
         self._weights, self._buffers, self._tile = weights, buffers, tile
         self._shape = ChainShape.of(config, tile.down_chunks, is_down_divided=tile.is_down_divided)
         row_tiles = row_tiles_of(len(buffers.x))
-        room = most_shared_bytes(device) - board_bytes(row_tiles)
-        self.stages = min(tile.stages, room // self._shape.stage_bytes, MOST_STAGES)
-        self._shared_bytes = board_bytes(row_tiles) + self.stages * self._shape.stage_bytes
+        cluster = cluster_of(row_tiles)
+        self._threads = threads_of(row_tiles, cluster)
+        board, self._stage_bytes = board_bytes(row_tiles, cluster), self._shape.stage_bytes(cluster)
+        self.stages = min(tile.stages, (most_shared_bytes(device) - board) // self._stage_bytes, MOST_STAGES)
+        self._shared_bytes = board + self.stages * self._stage_bytes
         if self._shape.down.slices * 8 * row_tiles * config.hidden > buffers.partials.numel():
             raise ChainShapeError(f"ffn ({config.ffn}) leaves more partial sums than there is room for")
-        self.kernel = built_kernel(self._shape.chunks_per_warp, row_tiles, device)
+        self.kernel = built_kernel(self._shape.chunks_per_warp(cluster), row_tiles, device)
         self.kernel.allow_shared_bytes(self._shared_bytes)
-        starts = divide_all(self._shape, self._processors)
-        self._starts_at = {name: index * (self._processors + 1) for index, name in enumerate(starts)}
+        clusters = processors // cluster
+        if cluster > 1:
+            # Blocks wait for one another, so all must be there; a device may have an odd processor somewhere.
+            held = self.kernel.clusters_at_once(clusters * cluster, self._threads, self._shared_bytes)
+            clusters = min(clusters, held)
+        self._blocks = clusters * cluster
+        starts = divide_all(self._shape, clusters)
+        self._starts_at = {name: index * (clusters + 1) for index, name in enumerate(starts)}
         self._starts = torch.tensor(list(starts.values()), dtype=torch.int32, device=device)
         self._launches = [self._described(number) for number in range(config.layers + 1)]
 
     def launch(self, number: int, *, is_early: bool) -> None:
         """0: qkv of layer 0. n: from o of layer n - 1 to qkv of layer n, or to the head."""
         chain = self._launches[number]
-        self.kernel.launch(chain, self._processors, THREADS, self._shared_bytes, is_early=is_early)
+        self.kernel.launch(chain, self._blocks, self._threads, self._shared_bytes, is_early=is_early)
 
     def _described(self, number: int) -> _Chain:
         buffers, layers, shape = self._buffers, self._weights.layers, self._shape
@@ -132,7 +141,7 @@ class ChainProducts:
             starts=self._starts.data_ptr(), stream=buffers.x.data_ptr(), scaled=buffers.scaled.data_ptr(),
             squares=buffers.squares.data_ptr(), partials=buffers.partials.data_ptr(),
             barrier=buffers.barrier.data_ptr(), first=0 if number else phases - 1, end=phases,
-            rows=len(buffers.x), stages=self.stages, stage_bytes=shape.stage_bytes,
+            rows=len(buffers.x), stages=self.stages, stage_bytes=self._stage_bytes,
             squares_stride=squares_stride(self._weights.config), eps=self._weights.config.rms_eps,
         )  # fmt: skip
         before = layers[max(number - 1, 0)]
@@ -185,11 +194,13 @@ def _pointer(tensor: Tensor | None) -> int | None:
 
 def built_kernel(chunks_per_warp: int, row_tiles: int, device: torch.device) -> Kernel:
     """Compiled for the device now, or read from the cache. ChainError."""
+    cluster = cluster_of(row_tiles)
     defines = {
         "CHUNKS_PER_WARP": chunks_per_warp,
         "ROW_TILES": row_tiles,
+        "CLUSTER": cluster,
         "CHAIN_BYTES": ctypes.sizeof(_Chain),
-        "BOARD_BYTES_HERE": board_bytes(row_tiles),
+        "BOARD_BYTES_HERE": board_bytes(row_tiles, cluster),
     }
     capability = torch.cuda.get_device_capability(device)
     return Kernel(machine_code("chain.cu", defines, capability), "chain", device)

@@ -11,16 +11,17 @@ from typing import Final
 
 from runtime.model.config import ModelConfig
 
-MOST_ROWS: Final = 16
-"""Rows of the batch: a warp holds its part of them in registers, and every processor reads all of them."""
+MOST_ROWS: Final = 32
+"""Rows of the batch: a warp holds its part of them in registers."""
 MOST_CHUNKS_PER_WARP: Final = 8
 """Chunks of a tile's K that one warp multiplies: their weights and rows are in its registers."""
 WARPS: Final = 8
-THREADS: Final = 32 * (WARPS + 2 + 1)
+"""Those that multiply."""
+SUMS: Final = 2
 TILE: Final = 16
 CHUNK: Final = 32
 MOST_PHASES: Final = 5
-MOST_STAGES: Final = 8
+MOST_STAGES: Final = 16
 
 
 class Kind(IntEnum):
@@ -68,10 +69,9 @@ class PhaseShape:
         chunks = self.slice_chunks if self.kind == Kind.PARTIAL else self.chunks
         return 0 if self.kind == Kind.SUM else TILE * chunks * CHUNK * 2
 
-    @property
-    def unit_bytes(self) -> int:
-        """Of a slice of a tile in shared memory, where a row takes an odd number of chunks."""
-        return TILE * (self.slice_chunks | 1) * CHUNK * 2
+    def unit_bytes(self, cluster: int) -> int:
+        """Of a block's share of a slice of a tile in shared memory; a row takes an odd number of chunks."""
+        return TILE * (-(-self.slice_chunks // cluster) | 1) * CHUNK * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +110,36 @@ class ChainShape:
         held = (self.o, self.gate_up, self.down, self.total, self.qkv)
         return tuple(phase for phase in held if phase is not None)
 
-    @property
-    def chunks_per_warp(self) -> int:
-        return -(-max(phase.slice_chunks for phase in self.phases) // WARPS)
+    def chunks_per_warp(self, cluster: int) -> int:
+        """Of a block's share, where WARPS / cluster warps divide K and cluster of them divide the rows."""
+        share = -(-max(phase.slice_chunks for phase in self.phases) // cluster)
+        return -(-share // (WARPS // cluster))
 
-    @property
-    def stage_bytes(self) -> int:
-        return max(phase.unit_bytes for phase in self.phases)
+    def stage_bytes(self, cluster: int) -> int:
+        return max(phase.unit_bytes(cluster) for phase in self.phases)
 
 
-def board_bytes(row_tiles: int) -> int:
-    """What precedes the ring in shared memory: barriers, ranges, factors and two boards of sums."""
-    rows = 8 * row_tiles
-    size = 8 * (2 * MOST_STAGES + 4) + 4 * 2 * MOST_PHASES + 4 * rows + 2 * WARPS * rows * (TILE + 4) * 4
+def cluster_of(row_tiles: int) -> int:
+    """Processors that share each tile: each reads its part of K of weights and rows, and finishes some rows.
+
+    One alone reads all of up to 8 rows quickly enough, and its finishers could not divide them by tiles.
+    """
+    return 2 if row_tiles > 1 else 1
+
+
+def threads_of(row_tiles: int, cluster: int) -> int:
+    """Of a block: those that multiply, those that finish and one warp that copies."""
+    finishing = 2 * row_tiles // cluster if cluster > 1 else 2
+    return 32 * (WARPS + finishing + 1)
+
+
+def board_bytes(row_tiles: int, cluster: int) -> int:
+    """What precedes the ring in shared memory: barriers, ranges, factors and sums."""
+    rows, passed = 8 * row_tiles, 4 if cluster > 1 else 1
+    barriers = 8 * (2 * MOST_STAGES + 2 * SUMS + passed)
+    before = barriers + 4 * 2 * MOST_PHASES + 4 * rows // cluster
+    sums = SUMS * WARPS // cluster * rows * (TILE + 4) * 4
+    size = before + -before % 16 + sums + passed * rows // cluster * TILE * 4
     return -(-size // 128) * 128
 
 
@@ -153,15 +170,17 @@ def why_no_shape(config: ModelConfig, rows: int, shared_bytes: int) -> str | Non
     if rows > MOST_ROWS:
         return f"{rows} rows, {MOST_ROWS} is the most"
     shape, row_tiles = ChainShape.of(config, config.ffn, is_down_divided=False), row_tiles_of(rows)
-    if shape.chunks_per_warp > MOST_CHUNKS_PER_WARP:
+    cluster = cluster_of(row_tiles)
+    if shape.chunks_per_warp(cluster) > MOST_CHUNKS_PER_WARP:
         return f"hidden ({config.hidden}) is more than {MOST_CHUNKS_PER_WARP * WARPS * CHUNK}"
-    if board_bytes(row_tiles) + 2 * shape.stage_bytes > shared_bytes:
-        return f"two units of {shape.stage_bytes} bytes do not fit {shared_bytes} bytes of shared memory"
+    unit_bytes = shape.stage_bytes(cluster)
+    if board_bytes(row_tiles, cluster) + 2 * unit_bytes > shared_bytes:
+        return f"two units of {unit_bytes} bytes do not fit {shared_bytes} bytes of shared memory"
     return None
 
 
 def divide(loads: Sequence[int], items: int, item_bytes: int) -> list[int]:
-    """First item of each processor, and the end: whoever has the least to read so far takes the next one."""
+    """First item of each cluster, and the end: whoever has the least to read so far takes the next one."""
     heap = [(load, 0, index) for index, load in enumerate(loads)]
     heapq.heapify(heap)
     counts = [0] * len(loads)
@@ -175,9 +194,9 @@ def divide(loads: Sequence[int], items: int, item_bytes: int) -> list[int]:
     return starts
 
 
-def divide_all(shape: ChainShape, processors: int) -> dict[str, list[int]]:
+def divide_all(shape: ChainShape, clusters: int) -> dict[str, list[int]]:
     """Of every phase by name; gate_up, whose items are many and small, evens out what the others leave."""
-    loads = [0] * processors
+    loads = [0] * clusters
     made: dict[str, list[int]] = {}
     for name in ("total", "down", "o", "qkv", "gate_up"):
         phase: PhaseShape | None = getattr(shape, name)

@@ -166,6 +166,8 @@ class _BucketStep:
         )  # fmt: skip
         self._chain = ChainProducts(self._weights, buffers, tile)
         self.tiles = replace(self.tiles, attention=tile.attention)
+        self._layout = replace(self._layout, chunk_tokens=tile.attention.chunk_tokens)
+        self._plan = StepPlan(self._layout, self._host.numpy())
 
     def capture(self) -> None:
         """One row at position 0 of a store that is nobody's: a graph serves any store."""

@@ -90,6 +90,13 @@ class Kernel:
         """Must be told before a launch with more than 48 KiB."""
         _call("cuFuncSetAttribute", self._function, _MOST_SHARED_BYTES, count)
 
+    def clusters_at_once(self, blocks: int, threads: int, shared_bytes: int) -> int:
+        """How many clusters, of the size that the kernel was compiled for, the whole device holds at once."""
+        config, count = _LaunchConfig(), ctypes.c_int()
+        config.grid, config.block, config.shared_bytes = (blocks, 1, 1), (threads, 1, 1), shared_bytes
+        _call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self._function, ctypes.byref(config))
+        return count.value
+
     def launch(
         self, argument: ctypes.Structure, blocks: int, threads: int, shared_bytes: int, *, is_early: bool
     ) -> None:

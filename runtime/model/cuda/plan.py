@@ -13,7 +13,6 @@ BUCKETS: Final = (1, 8, 16, 32, 64)
 """Rows of the captured graphs. Rows up to 16 cost the same: a tile of the matrix units has 16."""
 PARTS: Final = 256
 """Work items of one row at most."""
-SMALLEST_CHUNK_TOKENS: Final = 64
 HEADER: Final = 2
 """Number of items, tokens of a block; then each row's token and position."""
 ITEM_FIELDS: Final = 4
@@ -46,13 +45,15 @@ class PlanLayout:
     """Where things lie in the int32 buffer of one bucket.
 
     table_blocks: longest block table. rows_per_item: rows that one attention tile holds. items: how many
-    there may be; each has a program of its own.
+    there may be; each has a program of its own. chunk_tokens: keys of an item, or a multiple where there
+    would be too many.
     """
 
     rows: int
     items: int
     table_blocks: int
     rows_per_item: int
+    chunk_tokens: int = 64
 
     @property
     def head_end(self) -> int:
@@ -207,7 +208,7 @@ class StepPlan:
     ) -> list[ReadItem]:
         """As few tokens a chunk as there are programs for: attention is as slow as its longest item."""
         layout, longest = self.layout, max(contexts)
-        chunk_tokens = SMALLEST_CHUNK_TOKENS
+        chunk_tokens = layout.chunk_tokens
         while True:
             items = work_items(cascade, contexts, block_tokens, chunk_tokens, layout.rows_per_item)
             parts = longest // chunk_tokens + len(cascade.runs) + 1
@@ -217,7 +218,7 @@ class StepPlan:
                 raise StepTooLargeError(f"{len(items)} work items, {layout.items} is the most")
             excess = max(len(items) / layout.items, parts / PARTS)
             chunk_tokens = max(chunk_tokens + 1, int(chunk_tokens * excess))
-            chunk_tokens += -chunk_tokens % SMALLEST_CHUNK_TOKENS
+            chunk_tokens += -chunk_tokens % layout.chunk_tokens
 
     def _write_table(self, row: int, table: tuple[int, ...]) -> None:
         at = self.layout.tables_at + row * self.layout.table_blocks

@@ -29,7 +29,8 @@ class LinearTile:
 class AttentionTile:
     """Keys read at once; partials merged at once.
 
-    keys_first: an item's first keys are read before the kernel before has ended; often they are all.
+    chunk_tokens: keys of a work item at least, where there are as many. keys_first: an item's first keys are
+    read before the kernel before has ended; often they are all.
     ahead_bytes: how much of gate_up's weight programs without work ask L2 for. releases_first: as in
     LinearTile.
     """
@@ -42,6 +43,7 @@ class AttentionTile:
     ahead_bytes: int = 0
     releases_first: bool = False
     keys_first: bool = False
+    chunk_tokens: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +121,23 @@ _BESIDE_CHAIN: Final = AttentionTile(64, 4, 1, 64, 2, 0, True)
 _CHAIN_ONE: Final = ChainTile(3, 26, True, _BESIDE_CHAIN)
 _CHAIN_FEW: Final = ChainTile(3, 26, True, replace(_BESIDE_CHAIN, keys_first=True))
 
+_CHAIN_SIXTEEN: Final = ChainTile(6, 40, True, _BESIDE_CHAIN)
+_CHAIN_MANY: Final = ChainTile(6, 40, True, AttentionTile(64, 4, 1, 32, 1, 0, True, True, 128))
+
 
 def chain_tile_for(bucket: int) -> ChainTile:
     """What was fastest on an H200 with 1.5 B weights."""
+    if bucket > 8:
+        return _CHAIN_SIXTEEN if bucket <= 16 else _CHAIN_MANY
     return _CHAIN_ONE if bucket == 1 else _CHAIN_FEW
 
 
 def is_chain_faster(config: ModelConfig, bucket: int) -> bool:
-    """Than Triton's products: measured for hidden 1,536 up to 16 rows; not for 32 rows, nor for hidden 576.
+    """Than Triton's products: measured for hidden 1,536 up to 32 rows; not for hidden 576.
 
-    With more rows every processor reads too much of the batch; with small weights the barriers cost more.
+    With small weights the barriers cost more than the products.
     """
-    return config.hidden >= 1024 and bucket <= 16
+    return config.hidden >= 1024 and bucket <= 32
 
 
 def tiles_for(config: ModelConfig, bucket: int, value_bytes: int) -> StepTiles:

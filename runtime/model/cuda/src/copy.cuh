@@ -9,13 +9,14 @@ __device__ __forceinline__ void copy_unit(const Block& block, const Phase& phase
   mbarrier_wait(shared_address(&block.board.empty[turn.stage]), turn.parity ^ 1);
   if (threadIdx.x % 32 != 0) return;
   mbarrier_arrive_expecting(full, TILE * bytes);
+  if (bytes == 0) return;
   u32 target = shared_address(block.stage(turn)), stride = unit.stride();
-  int row_values = phase.chunks * CHUNK;
+  int line_values = phase.chunks * CHUNK * (phase.kind == GATED ? 1 : 2);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const u16* source = unit.row(phase, phase.weight, half * 8);
+    const u16* source = unit.row(phase, half * 8);
 #pragma unroll
-    for (int line = 0; line < 8; ++line, target += stride, source += row_values) {
+    for (int line = 0; line < 8; ++line, target += stride, source += line_values) {
       copy_to_shared(target, source, bytes, full, policy);
     }
   }

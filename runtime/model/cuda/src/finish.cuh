@@ -3,13 +3,16 @@
 #pragma once
 #include "phase.cuh"
 
-constexpr int SQUARES_PER_LANE = (CHUNKS_PER_WARP + 7) / 8;
+constexpr int SQUARES_PER_LANE = (CHUNKS_PER_WARP * K_WARPS * CLUSTER + 63) / 64;
 constexpr int PARTS_AT_ONCE = 8;
+constexpr int ROWS_AT_ONCE = FINISHERS / 8;
+constexpr int TURNS = OWN_ROWS / ROWS_AT_ONCE;
 
-// Two neighbouring outputs of one row: 8 threads make a row of a tile, all finishers 8 rows.
+// Two neighbouring outputs of one row: 8 threads make a row of a tile. line: the row among those of the block.
 struct Cell {
-  int row, pair;
-  __device__ Cell(int thread, int row_tile) : row(row_tile * 8 + thread / 8), pair(thread % 8) {}
+  int line, row, pair;
+  __device__ Cell(int thread, int turn)
+      : line(turn * ROWS_AT_ONCE + thread / 8), row(rank_in_cluster() * OWN_ROWS + line), pair(thread % 8) {}
 };
 
 // What is added to and multiplied with a cell of the stream, asked for before it is needed.
@@ -40,13 +43,13 @@ __device__ __forceinline__ void finish_stream(const Chain& chain, const Phase& p
   if (cell.pair == 0) chain.squares[cell.row * chain.squares_stride + tile] = square;
 }
 
+// A gate and what it lets pass; every second thread stores its own and its neighbour's.
 __device__ __forceinline__ void finish_gated(const Chain& chain, const Phase& phase, int tile, Cell cell, float2 sum) {
-  float up_x = __shfl_down_sync(0xffffffffu, sum.x, 4, 8);
-  float up_y = __shfl_down_sync(0xffffffffu, sum.y, 4, 8);
-  if (cell.row >= chain.rows || cell.pair >= 4) return;
-  float2 gated = make_float2(sum.x / (1.0f + __expf(-sum.x)) * up_x, sum.y / (1.0f + __expf(-sum.y)) * up_y);
-  int place = cell.row * phase.outputs + tile * (TILE / 2) + 2 * cell.pair;
-  *reinterpret_cast<u32*>(static_cast<u16*>(phase.output) + place) = bfloat16_of(gated);
+  float gated = __fdividef(sum.x, 1.0f + __expf(-sum.x)) * sum.y;
+  float after = __shfl_down_sync(0xffffffffu, gated, 1, 8);
+  if (cell.row >= chain.rows || cell.pair % 2 != 0) return;
+  int place = cell.row * phase.outputs + tile * (TILE / 2) + cell.pair;
+  *reinterpret_cast<u32*>(static_cast<u16*>(phase.output) + place) = bfloat16_of(make_float2(gated, after));
 }
 
 __device__ __forceinline__ void finish_plain(const Chain& chain, const Phase& phase, int tile, Cell cell, float2 sum) {
@@ -78,7 +81,7 @@ __device__ __forceinline__ void finish_cell(const Block& block, const Phase& pha
     return;
   }
   if (phase.tiles_before > 0) {
-    float factor = block.board.factors[cell.row];
+    float factor = block.board.factors[cell.line];
     sum = make_float2(sum.x * factor, sum.y * factor);
   }
   if (phase.kind == GATED) {
@@ -90,11 +93,12 @@ __device__ __forceinline__ void finish_cell(const Block& block, const Phase& pha
   }
 }
 
-__device__ __forceinline__ float2 sum_of_warps(const float (&sums)[MULTIPLYING_WARPS][ROWS][SUMS_STRIDE], Cell cell) {
+// line: of the whole batch, not only of the block's own.
+__device__ __forceinline__ float2 sum_of_warps(const float (&sums)[K_WARPS][ROWS][SUMS_STRIDE], int line, int pair) {
   float2 sum = make_float2(0.0f, 0.0f);
 #pragma unroll
-  for (int warp = 0; warp < MULTIPLYING_WARPS; ++warp) {
-    float2 part = *reinterpret_cast<const float2*>(&sums[warp][cell.row][2 * cell.pair]);
+  for (int warp = 0; warp < K_WARPS; ++warp) {
+    float2 part = *reinterpret_cast<const float2*>(&sums[warp][line][2 * pair]);
     sum = make_float2(sum.x + part.x, sum.y + part.y);
   }
   return sum;
@@ -118,12 +122,12 @@ __device__ __forceinline__ float2 sum_of_slices(const Chain& chain, const Phase&
 
 // 1 / root mean square of each row, from the sums that the tiles of the stream left.
 __device__ __forceinline__ void find_factors(const Block& block, const Phase& phase, int warp, int lane) {
-  constexpr int ROWS_PER_WARP = ROWS / FINISHING_WARPS;
+  constexpr int ROWS_PER_WARP = OWN_ROWS / FINISHING_WARPS;
   const Chain& chain = block.chain;
   float4 squares[ROWS_PER_WARP][SQUARES_PER_LANE];
 #pragma unroll
   for (int index = 0; index < ROWS_PER_WARP; ++index) {
-    int row = index * FINISHING_WARPS + warp;
+    int row = rank_in_cluster() * OWN_ROWS + index * FINISHING_WARPS + warp;
 #pragma unroll
     for (int part = 0; part < SQUARES_PER_LANE; ++part) {
       int tile = 4 * (part * 32 + lane);
@@ -150,33 +154,100 @@ __device__ __forceinline__ void find_factors(const Block& block, const Phase& ph
   sync_finishers();
 }
 
-__device__ __forceinline__ void finish_item(const Block& block, const Phase& phase, const Item& item, Turn& turn,
-                                            int thread) {
-  Beside besides[ROW_TILES];
+// An item of which this block has its part; that of the other block of the cluster may still be on its way.
+struct Gathered {
+  Item item;
+  float2 sums[TURNS];
+  Beside besides[TURNS];
+
+  __device__ explicit Gathered(const Item& item) : item(item) {}
+};
+
+// Where the finishers are in the ring of sums, and in what the other block passes on.
+struct FinishTurns {
+  Turn sums, passed;
+};
+
+__device__ __forceinline__ void expect_passed(const Block& block, int stage) {
+  constexpr u32 bytes = OWN_ROWS * TILE * sizeof(float);
+  mbarrier_arrive_expecting(shared_address(&block.board.passed_full[stage]), bytes);
+}
+
+// To the other block of the cluster: sums of the rows that are its own. A finisher may send an item when it has
+// finished the last but one; the other then has, too, so four places are enough without a word back.
+__device__ __forceinline__ void pass_on(const Block& block, Turn sums, u32 place, int thread) {
+  Board& board = block.board;
+  u32 other = 1 - rank_in_cluster(), full = shared_address(&board.passed_full[place]);
 #pragma unroll
-  for (int tile = 0; tile < ROW_TILES; ++tile) {
-    besides[tile].load(block.chain, phase, item.tile, Cell(thread, tile));
+  for (int rows = 0; rows < TURNS; ++rows) {
+    int line = rows * ROWS_AT_ONCE + thread / 8;
+    float2 sum = sum_of_warps(board.sums[sums.stage], other * OWN_ROWS + line, thread % 8);
+    store_on(other, shared_address(&board.passed[place][rows * FINISHERS + thread]), full, sum);
   }
-  float2 sums[ROW_TILES];
+}
+
+__device__ __forceinline__ void gather(const Block& block, const Phase& phase, Gathered& made, FinishTurns& turns,
+                                       u32 place, int thread) {
+#pragma unroll
+  for (int rows = 0; rows < TURNS; ++rows) {
+    made.besides[rows].load(block.chain, phase, made.item.tile, Cell(thread, rows));
+  }
   if (phase.kind == SUM) {
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; ++tile) {
-      sums[tile] = sum_of_slices(block.chain, phase, item.tile, Cell(thread, tile));
+    for (int rows = 0; rows < TURNS; ++rows) {
+      made.sums[rows] = sum_of_slices(block.chain, phase, made.item.tile, Cell(thread, rows));
     }
-  } else {
-    mbarrier_wait(shared_address(&block.board.sums_full[turn.stage]), turn.parity);
+    return;
+  }
+  Turn& turn = turns.sums;
+  mbarrier_wait(shared_address(&block.board.sums_full[turn.stage]), turn.parity);
+  if (CLUSTER > 1) pass_on(block, turn, place, thread);
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; ++tile) {
-      sums[tile] = sum_of_warps(block.board.sums[turn.stage], Cell(thread, tile));
+  for (int rows = 0; rows < TURNS; ++rows) {
+    Cell cell(thread, rows);
+    made.sums[rows] = sum_of_warps(block.board.sums[turn.stage], cell.row, cell.pair);
+  }
+  __syncwarp();
+  if (thread % 32 == 0) mbarrier_arrive(shared_address(&block.board.sums_empty[turn.stage]));
+  turn.next(SUMS);
+}
+
+__device__ __forceinline__ void complete(const Block& block, const Phase& phase, Gathered& made, FinishTurns& turns,
+                                         int thread) {
+  if (CLUSTER > 1 && phase.kind != SUM) {
+    Turn& turn = turns.passed;
+    mbarrier_wait(shared_address(&block.board.passed_full[turn.stage]), turn.parity);
+#pragma unroll
+    for (int rows = 0; rows < TURNS; ++rows) {
+      float2 part = block.board.passed[turn.stage][rows * FINISHERS + thread];
+      made.sums[rows] = make_float2(made.sums[rows].x + part.x, made.sums[rows].y + part.y);
     }
-    __syncwarp();
-    if (thread % 32 == 0) mbarrier_arrive(shared_address(&block.board.sums_empty[turn.stage]));
-    turn.next(SUMS);
+    if (thread == 0) expect_passed(block, turn.stage);
+    turn.next(PASSED);
   }
 #pragma unroll
-  for (int tile = 0; tile < ROW_TILES; ++tile) {
-    finish_cell(block, phase, item, Cell(thread, tile), sums[tile], besides[tile]);
+  for (int rows = 0; rows < TURNS; ++rows) {
+    finish_cell(block, phase, made.item, Cell(thread, rows), made.sums[rows], made.besides[rows]);
   }
+}
+
+// In a cluster an item is completed when the next one has been gathered: what is passed on arrives meanwhile.
+__device__ __forceinline__ void finish_phase(const Block& block, const Phase& phase, int begin, int end,
+                                             FinishTurns& turns, int thread) {
+  Item item(phase, begin);
+  Gathered held(item);
+  for (int number = begin; number < end; ++number, item.next(phase)) {
+    bool is_late = CLUSTER > 1 && number > begin;
+    Gathered made(item);
+    gather(block, phase, made, turns, (turns.passed.stage + (is_late ? 1 : 0)) % PASSED, thread);
+    if (CLUSTER == 1) {
+      complete(block, phase, made, turns, thread);
+    } else {
+      if (is_late) complete(block, phase, held, turns, thread);
+      held = made;
+    }
+  }
+  if (CLUSTER > 1 && begin < end) complete(block, phase, held, turns, thread);
 }
 
 // Bit 31 turns when all blocks have come, the lower bits are 0 again: it can go on for ever. A block that waits
@@ -198,7 +269,10 @@ __device__ void finish(const Block& block) {
   const Chain& chain = block.chain;
   int thread = threadIdx.x - MULTIPLIERS;
   u32 sense = 0;
-  Turn turn;
+  FinishTurns turns;
+  if (CLUSTER > 1 && thread == 0) {
+    for (int stage = 0; stage < PASSED; ++stage) expect_passed(block, stage);
+  }
   for (int index = chain.first; index < chain.end; ++index) {
     const Phase phase = chain.phases[index];
     if (index == chain.first) {
@@ -209,10 +283,6 @@ __device__ void finish(const Block& block) {
       wait_for_all(chain.barrier, sense, thread);
     }
     if (phase.tiles_before > 0) find_factors(block, phase, thread / 32, thread % 32);
-    int begin = block.board.range[index][0], end = block.board.range[index][1];
-    Item item(phase, begin);
-    for (int number = begin; number < end; ++number, item.next(phase)) {
-      finish_item(block, phase, item, turn, thread);
-    }
+    finish_phase(block, phase, block.board.range[index][0], block.board.range[index][1], turns, thread);
   }
 }

@@ -1,85 +1,122 @@
 // The multiplying warps: each has its chunks of K of every unit, and its part of the rows in registers.
+// Many rows are divided, too: then several warps read the same weights.
 #pragma once
 #include "phase.cuh"
 
 // Chains of sums: the matrix units need not wait for their own last result.
 constexpr int CHAINS = 2;
+constexpr int MULTIPLIERS_OF_GROUP = 32 * K_WARPS;
 
 // Place of a thread in the fragments of the matrix units.
 struct Lane {
-  int warp, group, part;
-  __device__ Lane() : warp(threadIdx.x / 32), group(threadIdx.x % 32 / 4), part(threadIdx.x % 4) {}
+  int warp, first_tile, group, part;
+  __device__ Lane()
+      : warp(threadIdx.x / 32 % K_WARPS),
+        first_tile(threadIdx.x / MULTIPLIERS_OF_GROUP * WARP_TILES),
+        group(threadIdx.x % 32 / 4),
+        part(threadIdx.x % 4) {}
+
+  // Which chunk of a unit comes at this step.
+  __device__ int chunk(int step) const { return step * K_WARPS + warp; }
 };
 
+// Rows of the batch by 8: one such tile is the right operand, weights the left; two are a left operand, and the 16
+// bytes that a thread reads of a weight are then right operands as they are, without a move between registers.
+constexpr bool ARE_ROWS_LEFT = WARP_TILES > 1;
+
 struct Inputs {
-  uint4 values[CHUNKS_PER_WARP][ROW_TILES];
+  uint4 values[CHUNKS_PER_WARP][WARP_TILES];
+  int offsets[CHUNKS_PER_WARP];  // of the weights that belong to them, in a stage
+  int eight_lines;
+  bool are_there;
 
   // A warp's chunks of one slice; 0 where there is none or where the batch has no row.
   __device__ __forceinline__ void load(const Chain& chain, const Phase& phase, const Unit& unit, const Lane& lane) {
+    are_there = unit.chunks > 0;
+    eight_lines = 8 * unit.stride();
 #pragma unroll
     for (int step = 0; step < CHUNKS_PER_WARP; ++step) {
-      int chunk = step * MULTIPLYING_WARPS + lane.warp;
+      int chunk = lane.chunk(step);
+      // Beyond the end the last chunk is read again: the inputs are 0 there.
+      offsets[step] = lane.group * unit.stride() + lane.part * 16 + min(chunk, unit.chunks - 1) * CHUNK_BYTES;
 #pragma unroll
-      for (int tile = 0; tile < ROW_TILES; ++tile) {
-        int row = tile * 8 + lane.group;
+      for (int tile = 0; tile < WARP_TILES; ++tile) {
+        int row = (lane.first_tile + tile) * 8 + lane.group;
         int place = (row * phase.chunks + unit.first_chunk + chunk) * CHUNK + lane.part * 8;
         values[step][tile] = make_uint4(0, 0, 0, 0);
         if (chunk < unit.chunks && row < chain.rows) values[step][tile] = load_16(phase.input + place);
       }
     }
+    if (ARE_ROWS_LEFT) interleave(static_cast<u32>(chain.rows) >> 31);
+  }
+
+  // Two tiles as the matrix units take them as a left operand. nothing is 0, which the compiler must not know: it
+  // would move registers before each product instead of once.
+  __device__ __forceinline__ void interleave(u32 nothing) {
+#pragma unroll
+    for (int step = 0; step < CHUNKS_PER_WARP; ++step) {
+      uint4 low = values[step][0], high = values[step][WARP_TILES - 1];
+      values[step][0] = make_uint4(low.x ^ nothing, high.x ^ nothing, low.y ^ nothing, high.y ^ nothing);
+      values[step][WARP_TILES - 1] = make_uint4(low.z ^ nothing, high.z ^ nothing, low.w ^ nothing, high.w ^ nothing);
+    }
   }
 };
 
 struct Sums {
-  float values[CHAINS][ROW_TILES][4];
+  float values[CHAINS][2][4];  // rows left: by half of the weight lines
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int chain = 0; chain < CHAINS; ++chain) {
 #pragma unroll
-      for (int tile = 0; tile < ROW_TILES; ++tile) {
-#pragma unroll
-        for (int cell = 0; cell < 4; ++cell) values[chain][tile][cell] = 0.0f;
-      }
+      for (int cell = 0; cell < 8; ++cell) values[chain][cell / 4][cell % 4] = 0.0f;
     }
   }
 
-  // Weights are the left operand. A thread's 16 bytes of a row are k = 8 part .. 8 part + 7 of a chunk, on both sides:
-  // which k the matrix units take together does not matter as long as it is the same.
-  __device__ __forceinline__ void add(const Inputs& inputs, const unsigned char* stage, const Unit& unit,
-                                      const Lane& lane) {
-    const unsigned char* place = stage + lane.group * unit.stride() + lane.part * 16;
+  // A thread's 16 bytes of a row are k = 8 part .. 8 part + 7 of a chunk, on both sides: which k the matrix units take
+  // together does not matter as long as it is the same. low and high are weight lines n and n + 8.
+  __device__ __forceinline__ void add_step(const uint4 (&rows)[WARP_TILES], uint4 low, uint4 high) {
+    const uint4 &first = rows[0], &second = rows[WARP_TILES - 1];
+    if (ARE_ROWS_LEFT) {
+      multiply_add(values[0][0], first.x, first.y, first.z, first.w, low.x, low.y);
+      multiply_add(values[0][1], first.x, first.y, first.z, first.w, high.x, high.y);
+      multiply_add(values[1][0], second.x, second.y, second.z, second.w, low.z, low.w);
+      multiply_add(values[1][1], second.x, second.y, second.z, second.w, high.z, high.w);
+    } else {
+      multiply_add(values[0][0], low.x, high.x, low.y, high.y, first.x, first.y);
+      multiply_add(values[1][0], low.z, high.z, low.w, high.w, first.z, first.w);
+    }
+  }
+
+  __device__ __forceinline__ void add(const Inputs& inputs, const unsigned char* stage) {
     uint4 low[CHUNKS_PER_WARP], high[CHUNKS_PER_WARP];
 #pragma unroll
     for (int step = 0; step < CHUNKS_PER_WARP; ++step) {
-      // Beyond the end the last chunk is read again: the inputs are 0 there.
-      int chunk = min(step * MULTIPLYING_WARPS + lane.warp, unit.chunks - 1);
-      low[step] = *reinterpret_cast<const uint4*>(place + chunk * CHUNK_BYTES);
-      high[step] = *reinterpret_cast<const uint4*>(place + chunk * CHUNK_BYTES + 8 * unit.stride());
+      const unsigned char* place = stage + inputs.offsets[step];
+      low[step] = *reinterpret_cast<const uint4*>(place);
+      high[step] = *reinterpret_cast<const uint4*>(place + inputs.eight_lines);
     }
 #pragma unroll
-    for (int step = 0; step < CHUNKS_PER_WARP; ++step) {
-#pragma unroll
-      for (int tile = 0; tile < ROW_TILES; ++tile) {
-        const uint4& b = inputs.values[step][tile];
-        multiply_add(values[0][tile], low[step].x, high[step].x, low[step].y, high[step].y, b.x, b.y);
-        multiply_add(values[1][tile], low[step].z, high[step].z, low[step].w, high[step].w, b.z, b.w);
-      }
-    }
+    for (int step = 0; step < CHUNKS_PER_WARP; ++step) add_step(inputs.values[step], low[step], high[step]);
   }
 
-  __device__ __forceinline__ float total(int tile, int cell) const {
-    return values[0][tile][cell] + values[1][tile][cell];
+  __device__ __forceinline__ float total(int half, int cell) const {
+    return values[0][half][cell] + values[1][half][cell];
   }
 
+  // By row, lines n and n + 8 beside one another.
   __device__ __forceinline__ void keep(float (&kept)[ROWS][SUMS_STRIDE], const Lane& lane) const {
+    int first_row = lane.first_tile * 8;
+    if (ARE_ROWS_LEFT) {
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; ++tile) {
-      int row = tile * 8 + 2 * lane.part;
-      kept[row][lane.group] = total(tile, 0);
-      kept[row + 1][lane.group] = total(tile, 1);
-      kept[row][lane.group + 8] = total(tile, 2);
-      kept[row + 1][lane.group + 8] = total(tile, 3);
+      for (int tile = 0; tile < 2; ++tile) {
+        float4 both = make_float4(total(0, 2 * tile), total(1, 2 * tile), total(0, 2 * tile + 1), total(1, 2 * tile + 1));
+        *reinterpret_cast<float4*>(&kept[first_row + tile * 8 + lane.group][4 * lane.part]) = both;
+      }
+    } else {
+      int row = first_row + 2 * lane.part;
+      *reinterpret_cast<float2*>(&kept[row][2 * lane.group]) = make_float2(total(0, 0), total(0, 2));
+      *reinterpret_cast<float2*>(&kept[row + 1][2 * lane.group]) = make_float2(total(0, 1), total(0, 3));
     }
   }
 };
@@ -108,9 +145,8 @@ __device__ __forceinline__ void multiply_phase(const Block& block, const Phase& 
     sums.clear();
     int end_slice = item.end_slice;
     for (int slice = item.first_slice; slice < end_slice; ++slice) {
-      Unit unit(phase, item.tile, slice);
       mbarrier_wait(shared_address(&block.board.full[turns.weights.stage]), turns.weights.parity);
-      sums.add(inputs, block.stage(turns.weights), unit, lane);
+      if (CLUSTER == 1 || inputs.are_there) sums.add(inputs, block.stage(turns.weights));
       // Without the fence a row was now and then overwritten before it had been read.
       fence_before_copies();
       __syncwarp();

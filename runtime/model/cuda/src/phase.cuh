@@ -9,7 +9,12 @@ enum Kind { PLAIN = 0, GATED = 1, STREAM = 2, LOGITS = 3, PARTIAL = 4, SUM = 5 }
 
 constexpr int MULTIPLYING_WARPS = 8;
 constexpr int MULTIPLIERS = 32 * MULTIPLYING_WARPS;
-constexpr int FINISHING_WARPS = 2;
+// The blocks of a cluster share each tile: K is divided among them, and each finishes its own rows. Within a block the
+// multiplying warps divide K and, in the same way, the rows.
+constexpr int K_WARPS = MULTIPLYING_WARPS / CLUSTER;
+constexpr int WARP_TILES = ROW_TILES / CLUSTER;
+constexpr int OWN_ROWS = 8 * WARP_TILES;
+constexpr int FINISHING_WARPS = CLUSTER > 1 ? 2 * WARP_TILES : 2;
 constexpr int FINISHERS = 32 * FINISHING_WARPS;
 constexpr int THREADS = MULTIPLIERS + FINISHERS + 32;
 constexpr int MOST_PHASES = 5;
@@ -19,8 +24,13 @@ constexpr int CHUNK = 32;
 constexpr int CHUNK_BYTES = 2 * CHUNK;
 constexpr int SUMS_STRIDE = TILE + 4;
 constexpr int SUMS = 2;
-constexpr int MOST_STAGES = 8;
+constexpr int MOST_STAGES = 16;
+// What the other block has of an item; four, because each may be one item ahead of what the other has read.
+constexpr int PASSED = CLUSTER > 1 ? 4 : 1;
+static_assert(CLUSTER <= 2 && WARP_TILES <= 2, "a block knows of one other, a warp of two tiles");
 constexpr u64 BARRIER_DEADLINE_NS = 20000000000ull;
+
+__device__ __forceinline__ int rank_in_cluster() { return blockIdx.x % CLUSTER; }
 
 struct Phase {
   const u16* weight;     // [outputs or 2 outputs, 32 chunks]; null where nothing is multiplied
@@ -40,7 +50,7 @@ struct Phase {
 
 struct Chain {
   Phase phases[MOST_PHASES];
-  const int* starts;    // [phase][processor]: first item; one more: end
+  const int* starts;    // [phase][cluster]: first item; one more: end
   u16* stream;
   u16* scaled;
   float* squares;  // [row][tile of the stream]
@@ -55,7 +65,7 @@ struct Chain {
   float eps;
 };
 
-// A tile over all slices of K, or over one of them where the sums are PARTIAL: one result of a block.
+// A tile over all slices of K, or over one of them where the sums are PARTIAL: one result of a cluster.
 struct Item {
   int tile, first_slice, end_slice;
 
@@ -74,22 +84,25 @@ struct Item {
   }
 };
 
-// One slice of a tile as it is copied: 16 weight rows.
+// A block's share of one slice of a tile as it is copied: 16 weight rows. A short slice can leave it no chunk.
 struct Unit {
   int tile, first_chunk, chunks;
 
-  __device__ Unit(const Phase& phase, int tile, int slice)
-      : tile(tile),
-        first_chunk(slice * phase.slice_chunks),
-        chunks(min(phase.slice_chunks, phase.chunks - slice * phase.slice_chunks)) {}
+  __device__ Unit(const Phase& phase, int tile, int slice) : tile(tile) {
+    int first = slice * phase.slice_chunks, held = min(phase.slice_chunks, phase.chunks - first);
+    int share = (held + CLUSTER - 1) / CLUSTER, before = share * rank_in_cluster();
+    first_chunk = first + before;
+    chunks = max(0, min(share, held - before));
+  }
 
   // Rows lie an odd number of 64 bytes apart: two neighbours then cover all banks of shared memory.
   __device__ int stride() const { return (chunks | 1) * CHUNK_BYTES; }
 
-  __device__ const u16* row(const Phase& phase, const u16* weight, int line) const {
-    long row = tile * TILE + line;
+  // Lines n and n + 8 are a pair that one thread gets: neighbouring outputs, or a gate and what it lets pass.
+  __device__ const u16* row(const Phase& phase, int line) const {
+    long row = tile * TILE + line % 8 * 2 + line / 8;
     if (phase.kind == GATED) row = tile * (TILE / 2) + line % 8 + (line < 8 ? 0 : phase.outputs);
-    return weight + row * phase.chunks * CHUNK + first_chunk * CHUNK;
+    return phase.weight + row * phase.chunks * CHUNK + first_chunk * CHUNK;
   }
 };
 
@@ -112,9 +125,11 @@ struct Board {
   u64 empty[MOST_STAGES];
   u64 sums_full[SUMS];
   u64 sums_empty[SUMS];
+  u64 passed_full[PASSED];
   int range[MOST_PHASES][2];
-  float factors[ROWS];
-  float sums[SUMS][MULTIPLYING_WARPS][ROWS][SUMS_STRIDE];
+  float factors[OWN_ROWS];
+  alignas(16) float sums[SUMS][K_WARPS][ROWS][SUMS_STRIDE];  // see `Sums.keep`
+  float2 passed[PASSED][OWN_ROWS * TILE / 2];
 };
 
 constexpr int BOARD_BYTES = (sizeof(Board) + 127) / 128 * 128;

@@ -48,6 +48,24 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
   }
 }
 
+// Two floats to the same place in another block of the cluster, whose barrier counts their bytes once they are there.
+__device__ __forceinline__ void store_on(u32 rank, u32 place, u32 barrier, float2 v) {
+  asm volatile(
+      "{\n.reg .b32 there, counted;\n"
+      "mapa.shared::cluster.u32 there, %0, %2;\n"
+      "mapa.shared::cluster.u32 counted, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, [counted];\n}" ::"r"(place),
+      "r"(barrier), "r"(rank), "f"(v.x), "f"(v.y)
+      : "memory");
+}
+
+// All threads of the cluster have come: nobody writes to a block that has not begun or that has ended.
+__device__ __forceinline__ void sync_cluster() {
+#if CLUSTER > 1
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+#endif
+}
+
 // Weights are read once a step: L2 gives their lines away first.
 __device__ __forceinline__ u64 streaming_policy() {
   u64 policy;
@@ -79,19 +97,9 @@ __device__ __forceinline__ u32 load_4(const void* place) {
   return v;
 }
 
-__device__ __forceinline__ float load_float(const float* place) {
-  float v;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(place) : "memory");
-  return v;
-}
-
 __device__ __forceinline__ float4 load_4_floats(const float* place) {
-  float4 v;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "l"(place)
-               : "memory");
-  return v;
+  uint4 v = load_16(place);
+  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
 }
 
 __device__ __forceinline__ float2 load_floats(const float* place) {

@@ -10,6 +10,7 @@ from runtime.model.config import ModelConfig
 from runtime.model.cuda.chain import OLDEST_CAPABILITY, why_no_device
 from runtime.model.cuda.errors import ChainShapeError, NvrtcMissingError
 from runtime.model.cuda.nvrtc import machine_code, nvrtc
+from runtime.model.cuda.plan import bucket_for
 from runtime.model.cuda.tier import products_line
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import ForwardBatch, Span
@@ -48,21 +49,20 @@ def spans_of(rows: int, position: int) -> list[Span]:
 
 
 def store(weights: DecoderWeights) -> PagedKV:
-    kv = PagedKV(weights.config, 96, 16, weights.placement)
+    kv = PagedKV(weights.config, 168, 16, weights.placement)
     for index, layer in enumerate(kv.storage.layers):
         layer.normal_(generator=torch.Generator("cuda").manual_seed(index))
     return kv
 
 
 @needs_device
-@pytest.mark.parametrize("rows", [1, 3, 5, 8, 16])
+@pytest.mark.parametrize("rows", [1, 3, 5, 8, 16, 19, 32])
 @pytest.mark.parametrize("name", list(SHAPES))
 def test_a_step_gives_the_logits_of_the_layers(name: str, rows: int) -> None:
     from runtime.model.cuda.decode import CudaDecoder
 
     weights = placed(SHAPES[name])
-    bucket = next(bucket for bucket in (1, 8, 16) if bucket >= rows)
-    decoder = CudaDecoder(weights, (bucket,), "chain")
+    decoder = CudaDecoder(weights, (bucket_for(rows),), "chain")
     layers = LlamaModel(weights, AtenTier())
     ours, theirs = store(weights), store(weights)
     for position in range(60, 63):
@@ -74,12 +74,12 @@ def test_a_step_gives_the_logits_of_the_layers(name: str, rows: int) -> None:
 
 
 @needs_device
-@pytest.mark.parametrize("rows", [1, 8, 13])
+@pytest.mark.parametrize("rows", [1, 8, 13, 29])
 def test_two_thousand_replays_give_the_same_bits(rows: int) -> None:
     from runtime.model.cuda.decode import CudaDecoder
 
     weights = placed(SHAPES["qwen2.5"])
-    decoder = CudaDecoder(weights, (16 if rows > 8 else 8 if rows > 1 else 1,), "chain")
+    decoder = CudaDecoder(weights, (bucket_for(rows),), "chain")
     kv, spans = store(weights), spans_of(rows, 70)
     tables = [span.block_table for span in spans]
     first = decoder.step(spans, tables, kv)
@@ -98,8 +98,8 @@ def test_where_it_does_not_fit_triton_multiplies_and_the_reason_is_kept() -> Non
     assert decoder.lost == dict.fromkeys((1, 8), "vocab (1000) is no multiple of 16")
     with pytest.raises(ChainShapeError, match="1000"):
         CudaDecoder(placed(config), (1,), "chain")
-    with pytest.raises(ChainShapeError, match="32 rows, 16 is the most"):
-        CudaDecoder(placed(SHAPES["wide"]), (32,), "chain")
+    with pytest.raises(ChainShapeError, match="64 rows, 32 is the most"):
+        CudaDecoder(placed(SHAPES["wide"]), (64,), "chain")
     narrow = CudaDecoder(placed(SHAPES["wide"], torch.float32), (1,), "auto")
     assert narrow.lost == {1: "it computes in bfloat16, not in float32"}
 
@@ -108,7 +108,7 @@ def test_where_it_does_not_fit_triton_multiplies_and_the_reason_is_kept() -> Non
 def test_where_triton_multiplies_faster_it_does() -> None:
     from runtime.model.cuda.decode import CudaDecoder
 
-    assert set(CudaDecoder(placed(SHAPES["wide"]), (1, 8, 16, 32), "auto").lost) == {32}
+    assert set(CudaDecoder(placed(SHAPES["wide"]), (1, 8, 16, 32, 64), "auto").lost) == {64}
     assert set(CudaDecoder(placed(SHAPES["smollm2"]), (1, 8), "auto").lost) == {1, 8}
     assert CudaDecoder(placed(SHAPES["wide"]), (8, 32), "triton").lost == {}
 

@@ -14,6 +14,7 @@ from runtime.model.cuda.chain_shape import (
     ChainShape,
     Kind,
     board_bytes,
+    cluster_of,
     divide,
     divide_all,
     row_tiles_of,
@@ -71,7 +72,8 @@ def test_the_units_of_a_phase_are_its_weight(
         assert phase.tiles * TILE * phase.chunks * CHUNK == values
         assert (phase.slices - 1) * phase.slice_chunks < phase.chunks <= phase.slices * phase.slice_chunks
         assert starts[name][-1] == phase.items
-        assert phase.unit_bytes <= shape.stage_bytes
+        for cluster in (1, 2):
+            assert phase.unit_bytes(cluster) <= shape.stage_bytes(cluster)
     assert shape.down.slice_chunks <= max(down_chunks, 1)
     assert (shape.total is None) == (shape.down.kind == Kind.STREAM)
     if shape.total is not None:
@@ -96,14 +98,15 @@ def test_what_does_not_fit_is_named(change: dict[str, int], reason: str) -> None
 
 def test_a_shape_that_fits_has_no_reason_against_it() -> None:
     assert why_no_shape(QWEN2, 16, SHARED_BYTES) is None
-    assert why_no_shape(QWEN2, 17, SHARED_BYTES) == "17 rows, 16 is the most"
+    assert why_no_shape(QWEN2, 32, SHARED_BYTES) is None
+    assert why_no_shape(QWEN2, 33, SHARED_BYTES) == "33 rows, 32 is the most"
     assert "do not fit 101376 bytes of shared memory" in str(why_no_shape(QWEN2, 1, 99 << 10))
 
 
-@pytest.mark.parametrize(("rows", "tiles"), [(1, 1), (8, 1), (9, 2), (16, 2)])
+@pytest.mark.parametrize(("rows", "tiles"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (32, 4)])
 def test_rows_come_in_tiles_of_eight(rows: int, tiles: int) -> None:
     assert row_tiles_of(rows) == tiles
-    assert board_bytes(tiles) % 128 == 0
+    assert board_bytes(tiles, cluster_of(tiles)) % 128 == 0
 
 
 @given(SIZES)
