@@ -231,7 +231,8 @@ def _wall_sentence(baseline_s: float, candidate_s: float, change: Change) -> Sen
 
 
 def _changes(baseline: ArmMedians, candidate: ArmMedians, level_percent: float) -> tuple[Change, ...]:
-    """Changes of wall, agent's TTFT, memory, rate and call's TTFT, in the order of ReadingRule.columns and in the units shown."""
+    """Changes of wall, agent's TTFT, memory, rate and call's TTFT: the order of ReadingRule.columns, in the
+    units shown."""
     shown = (
         ("wall time", "s", 1.0, baseline.wall_s, candidate.wall_s),
         ("agent's TTFT", "ms", 1e6, baseline.ttft_ns, candidate.ttft_ns),

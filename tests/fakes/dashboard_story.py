@@ -277,7 +277,8 @@ def device_report(number: int = 1, **changed: Any) -> DeviceReportView:
         ],
         "reading": [
             "Wall time 18.4 s to 6.9 s: 62.5 % less time, 2.67 times as fast.",
-            "Scheduling works: less wall time, and no agent's first token is later (wall time 18.4 to 6.9 s, -62.5 %).",
+            "Scheduling works: less wall time, and no agent's first token is later "
+            "(wall time 18.4 to 6.9 s, -62.5 %).",
         ],
         "failures": [],
         "sample_texts": [
