@@ -133,10 +133,12 @@ class SafetensorsSource:
         for path in paths:
             if not path.is_file():
                 raise ModelFileMissingError(path, "the index names it, but it is not there")
+            # Ours says why a file cannot be read, safetensors that there is none.
+            path.open("rb").close()
             try:
                 # safetensors checks that header and offsets agree with the file's size.
                 handle = self._stack.enter_context(safe_open(path, framework="pt"))
-            except (SafetensorError, OSError) as error:
+            except SafetensorError as error:
                 raise ModelFileCorruptError(path, f"not a whole safetensors file: {error}") from error
             file_of |= dict.fromkeys(handle.keys(), handle)
         return file_of

@@ -67,7 +67,9 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
     if not path.is_file():
         raise ModelFileMissingError(path, "the folder has no tokenizer.json")
     try:
-        inner = tokenizers.Tokenizer.from_file(str(path))
+        inner = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+    except OSError as error:
+        raise ModelFileMissingError(path, f"cannot be read: {error.strerror}") from error
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # bare Exception, and a panic of its Rust code, which is none

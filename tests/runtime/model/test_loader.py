@@ -1,8 +1,11 @@
 """One path in, a model out, or one error that names what is wrong and where."""
 
 import json
+import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -358,6 +361,34 @@ def test_a_folder_that_cannot_run_is_refused(name: str, tiny_folder: Path, tmp_p
     spoil(folder)
     with pytest.raises(error, match=message):
         load_model(folder)
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Root reads every file, whatever its mode."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_that_may_not_be_read_is_named(name: str, tiny_folder: Path) -> None:
+    # Beside pytest's own folder, into which only its owner may look.
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(shutil.copytree(tiny_folder, Path(place) / "model"))
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0 if path.name == name else 0o755)
+        with (
+            without_privileges(),
+            pytest.raises(ModelFileMissingError, match=f"{name}: cannot be read: Perm"),
+        ):
+            load_model(folder)
 
 
 def test_a_quantised_table_gives_the_rows_of_the_widened_one(real_gguf: Path) -> None:
