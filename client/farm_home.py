@@ -42,6 +42,17 @@ class FarmHome:
         """What the controller says when the demo starts it."""
         return self.path / "farm.log"
 
+    @property
+    def models_folder(self) -> Path:
+        """Where this machine's models lie, by name."""
+        return self.path / "models"
+
+    def model_path(self, name: str) -> Path | None:
+        """`<name>.gguf`, or the Hugging Face folder `<name>/`, of the models folder; None without either."""
+        candidates = (self.models_folder / f"{name}.gguf", self.models_folder / name / "config.json")
+        found = next((path for path in candidates if path.is_file()), None)
+        return found.parent if found is not None and found.name == "config.json" else found
+
     def events_file(self, attempt_id: str) -> Path:
         """What the runtime of an attempt wrote on its own disk."""
         return self._attempt(attempt_id) / EVENTS_FILE

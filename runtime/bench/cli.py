@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from contract.bench import BenchFailure, BenchReport, BenchRequest
 from contract.events import Conditions
+from contract.failures import Fault
 from contract.model import ContractModel
 from contract.runtime_link import RuntimeExit
 from runtime.bench.arriving_prefill import arriving_prefill
@@ -46,10 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _answer(measure_request(_read(options.request)), RuntimeExit.COMPLETED)
     except CancelledError as stop:
         return _refuse(stop, RuntimeExit.CANCELLED)
-    except BadAttemptSpecError as fault:
-        return _refuse(fault, RuntimeExit.USAGE)
     except RuntimeFault as fault:
-        return _refuse(fault, RuntimeExit.FAILED)
+        return _refuse(fault, RuntimeExit.USAGE if fault.fault is Fault.JOB else RuntimeExit.FAILED)
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         detail = f"{type(error).__name__}: {error}"
@@ -141,8 +140,7 @@ def _tell(text: str) -> None:
 
 
 def _refuse(fault: RuntimeFault, exit_code: int) -> int:
-    _tell(f"{fault.kind}: {fault}")
-    _tell(f"what to try: {fault.advice}")
+    """Said once, in the answer: whoever asked shows it."""
     return _answer(BenchFailure(kind=fault.kind, detail=str(fault), advice=fault.advice), exit_code)
 
 

@@ -59,6 +59,7 @@ def test_without_options_the_known_work_is_measured_as_often_as_it_should(bench:
 
 def test_options_reach_the_process(bench: Any, tmp_path: Path) -> None:
     options = ["--threads", "1", "--dtype", "bfloat16", "--tier", "aten", "--device", "cpu", "--repeats", "7"]
+    (tmp_path / "m.gguf").write_text("")
     more = ["--model", str(tmp_path / "m.gguf"), "-p", "agents=2", "--seed", "9", "--serial-repeats", "0"]
     _, asked = bench(answer(), *options, *more)
     engine = asked.engine
@@ -74,6 +75,27 @@ def test_a_person_sees_every_arm_and_what_follows(bench: Any) -> None:
         assert words in outcome.stdout
     assert "not measured" in outcome.stdout
     assert "every arm wrote the same tokens" in outcome.stdout
+
+
+def test_a_gain_beyond_the_bounds_of_both_arms_says_why_that_can_be(bench: Any) -> None:
+    within, beyond = report().bound.reduction_vs_serial_cached_percent, 99.99
+    outcome, _ = bench(answer(reduction_vs_serial_cached_percent=beyond))
+    assert "by the bounds of both at the measured rates" in outcome.stdout
+    assert f"{within:.2f}, exceeded: the serial arm is further from its bound" in outcome.stdout
+    assert "at most possible" not in outcome.stdout
+
+
+def test_a_model_is_named_as_calibrate_takes_it(bench: Any, tmp_path: Path) -> None:
+    models = tmp_path / "home" / "models"
+    (models / "folder").mkdir(parents=True)
+    (models / "folder" / "config.json").write_text("{}")
+    (models / "file.gguf").write_text("")
+    _, asked = bench(answer(), "--model", "folder")
+    assert asked.model == str(models / "folder")
+    _, asked = bench(answer(), "--model", "file")
+    assert asked.model == str(models / "file.gguf")
+    _, asked = bench(answer(), "--model", "smollm2-135m-instruct")
+    assert asked.model == ""
 
 
 def test_disturbed_runs_and_different_tokens_cannot_be_overlooked(bench: Any) -> None:
@@ -113,6 +135,7 @@ def test_a_process_that_cannot_be_started_is_said(cli: Cli) -> None:
     ("options", "words"),
     [
         (["--workload", "gone"], "seed-5x2000"),
+        (["--model", "gone"], "gone is no file or folder, and no model of"),
         (["-p", "agents=0"], "agents"),
         (["-p", "agents"], "NAME=VALUE"),
         (["--workload", "sweep-agents"], "sweep of 3"),
