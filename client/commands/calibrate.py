@@ -28,13 +28,21 @@ class CalibrateOptions(HomeOptions):
         typer.Option("--model", metavar="NAME", help="Model to measure [the only one, or the demo's]."),
     ] = ""
     limit_s: Annotated[
-        float, typer.Option("--limit-s", min=1, max=3600, help="No measurement begins later.")
+        float,
+        typer.Option(
+            "--limit-s",
+            min=1,
+            max=3600,
+            help="Seconds after which no further round begins. Loading the model and one round of every "
+            "option come on top: a minute or two on a slow machine.",
+        ),
     ] = _LIMIT_S
 
 
 def calibrate(options: CalibrateOptions, output: Output) -> int:
     """Measure the best threads, batch cap and prefill chunk of this machine. Runs on it use them wherever
-    they leave these options open. Takes one or two minutes; keep the machine as busy as it will be."""
+    they leave these options open; a result in which nothing separated is not kept. Takes two or three
+    minutes; keep the machine as busy as it will be."""
     program = [*read_settings().calibrate_command, "--home", str(options.farm_home().path)]
     program += ["--model", options.model] if options.model else []
     program += ["--limit-s", str(options.limit_s)]

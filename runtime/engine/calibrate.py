@@ -215,6 +215,15 @@ class Calibrator:
         self._say(CalibrationStep(message=message, spent_s=self._spent_s, limit_s=self._request.limit_s))
 
 
+def says_nothing(report: CalibrationReport) -> bool:
+    """No choice was clear and none rests on more than one round: chance would have chosen as well."""
+    contested = [option for option in report.options if len(option.candidates) > 1]
+    return bool(contested) and all(
+        not option.is_clear and all(candidate.rounds <= 1 for candidate in option.candidates)
+        for option in contested
+    )
+
+
 def thread_candidates(cores: int) -> list[int]:
     """Every number on a small machine; on a large one powers of two, three quarters, all but one, and all."""
     if cores <= _THREADS_ONE_BY_ONE:

@@ -11,11 +11,11 @@ from typing import Final, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from contract.calibration import CalibrationFailed, CalibrationFinished
+from contract.calibration import CalibrationFailed, CalibrationFinished, CalibrationReport
 from contract.failures import Fault
 from contract.ids import Name
 from contract.runtime_link import RuntimeExit
-from runtime.engine.calibrate import CalibrationRequest, Calibrator
+from runtime.engine.calibrate import CalibrationRequest, Calibrator, says_nothing
 from runtime.errors import RuntimeFault
 
 LIMIT_S: Final = 90.0
@@ -27,6 +27,9 @@ def main(argv: Sequence[str]) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         report = Calibrator(request, _say).run()
+        if says_nothing(report):
+            _say(_too_short(report, request.limit_s))
+            return RuntimeExit.USAGE
         _say(CalibrationFinished(report=report))
         return RuntimeExit.COMPLETED
     except KeyboardInterrupt:
@@ -48,15 +51,27 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
+def _too_short(report: CalibrationReport, limit_s: float) -> CalibrationFailed:
+    return CalibrationFailed(
+        code="calibration-unclear",
+        detail=f"no option was clear after its one round, {report.duration_s:.0f} s with the model's loading "
+        f"at a limit of {limit_s:g} s: nothing is kept",
+        next_step=f"give it more time: --limit-s {max(90.0, 2 * report.duration_s):.0f}",
+        is_usage=True,
+    )
+
+
 def _parse(argv: Sequence[str]) -> CalibrationRequest:
     parser = argparse.ArgumentParser(
         prog="python -m runtime calibrate", description="Measures the best engine options on this machine."
     )
     parser.add_argument("--model", type=_name, required=True, help="name under which the result is kept")
     parser.add_argument("--model-path", type=Path, required=True, help="a GGUF file or a Hugging Face folder")
-    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="no measurement begins later")
+    parser.add_argument(
+        "--limit-s", type=float, default=LIMIT_S, help="no round after an option's first begins later"
+    )
     options = parser.parse_args(argv)
-    return CalibrationRequest(options.model, options.model_path, max(1.0, options.limit_s))
+    return CalibrationRequest(options.model, options.model_path, max(0.001, options.limit_s))
 
 
 def _name(text: str) -> str:

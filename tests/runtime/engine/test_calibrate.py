@@ -21,7 +21,7 @@ from contract.calibration import (
 from contract.jobs import ArmSpec
 from contract.runtime_link import RuntimeExit
 from runtime.engine import calibrate_cli
-from runtime.engine.calibrate import CalibrationRequest, Calibrator, thread_candidates
+from runtime.engine.calibrate import CalibrationRequest, Calibrator, says_nothing, thread_candidates
 from runtime.engine.compute import decide_compute
 from runtime.engine.conditions import calibration_key, model_digest
 from runtime.engine.machine import this_machine
@@ -66,6 +66,18 @@ def test_a_limit_that_is_over_still_gives_each_option_one_round(tiny_model: Path
         assert {candidate.rounds for candidate in measured.candidates} == {1}
     unclear = {measured.option for measured in report.options if len(measured.candidates) > 1}
     assert set(report.calibration.unclear) == unclear
+    assert says_nothing(report) == bool(unclear)
+
+
+def test_a_calibration_of_one_unclear_round_is_not_a_result(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = calibrate_cli.main(["--model", "tiny", "--model-path", str(tiny_model), "--limit-s", "0.001"])
+    assert code == RuntimeExit.USAGE
+    last = CALIBRATION_LINE.validate_json(capsys.readouterr().out.splitlines()[-1])
+    assert isinstance(last, CalibrationFailed)
+    assert (last.code, last.is_usage) == ("calibration-unclear", True)
+    assert "--limit-s 90" in last.next_step
 
 
 def test_a_context_smaller_than_the_probe_s_own_work_is_enough(tmp_path: Path) -> None:
@@ -104,7 +116,7 @@ def test_thread_candidates_reach_from_one_to_every_core(cores: int, candidates: 
 def test_the_command_says_steps_and_then_the_result(
     tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = calibrate_cli.main(["--model", "tiny", "--model-path", str(tiny_model), "--limit-s", "1"])
+    code = calibrate_cli.main(["--model", "tiny", "--model-path", str(tiny_model), "--limit-s", "3"])
     assert code == RuntimeExit.COMPLETED
     *steps, last = map(CALIBRATION_LINE.validate_json, capsys.readouterr().out.splitlines())
     assert steps
