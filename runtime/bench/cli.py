@@ -81,8 +81,6 @@ def _read(path: Path) -> BenchRequest:
 def measure_request(request: BenchRequest) -> BenchReport:
     """The report; RuntimeFault for what cannot be measured, CancelledError after a signal."""
     model_path = Path(request.model) if request.model else built_in_model()
-    if not model_path.exists():
-        raise ModelFileMissingError(model_path)
     config, shared_tokens = _shape(model_path, request)
     with tempfile.TemporaryDirectory(prefix="dynofarm-bench-") as folder:
         session = BenchSession(request, model_path, Path(folder), _tell)

@@ -21,7 +21,7 @@ from runtime.engine.attempt import Attempt, AttemptParts
 from runtime.engine.conditions import producer
 from runtime.engine.errors import CancelledError
 from runtime.engine.watchdog import Watchdog
-from runtime.errors import BadAttemptSpecError
+from runtime.errors import BadAttemptSpecError, LeaseExpiredError
 
 _ZEROS: Final = "0" * 26
 ARM_MODES: Final[Mapping[str, ArmMode]] = {
@@ -84,7 +84,10 @@ class BenchSession:
         if self._cancelled:
             raise CancelledError("somebody asked for it")
         if time.monotonic() > self._deadline_s:
-            raise BadAttemptSpecError("limit_s", f"not all was measured within {self._request.limit_s:g} s")
+            raise self._too_late()
+
+    def _too_late(self) -> BadAttemptSpecError:
+        return BadAttemptSpecError("limit_s", f"not all was measured within {self._request.limit_s:g} s")
 
     def measure(
         self, workload: CompiledWorkload, wanted: Mapping[str, int], after_round: AfterRound
@@ -152,6 +155,9 @@ class BenchSession:
                     recorder=BenchRecorder,
                 )
                 failed = Attempt(spec, self._model_path, emitter, self._watchdog, parts).run()
+            except LeaseExpiredError as late:
+                # The lease is our own, and ends with the request's time.
+                raise self._too_late() from late
             finally:
                 self._watchdog.close()
                 self._watchdog = None

@@ -49,6 +49,8 @@ def test_a_request_that_is_none_is_refused_with_what_is_wrong(
     "case",
     [
         ({"model": "gone.gguf"}, RuntimeExit.USAGE, "gone.gguf"),
+        ({"model": "x" * 300}, RuntimeExit.USAGE, "File name too long"),
+        ({"limit_s": 1.0, "repeats": {"serial": 100}}, RuntimeExit.USAGE, "limit_s: not all was measured"),
         ({"repeats": {}, "without_events_repeats": 0}, RuntimeExit.USAGE, "repeats"),
         (
             {"repeats": {"paged": 1}, "engine": {"kv_pool_tokens": 16, "threads": 1}},
