@@ -6,18 +6,26 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from client.demo_sizes import MODEL
 from client.figures_as_text import printable
 from contract.virtual_devices import SOCKET_VARIABLE, EmulatorView, FaultKind, VirtualDeviceView
 
 
-def emulator_text(view: EmulatorView) -> RenderableType:
-    """Where clients find the devices, and which there are."""
+def emulator_text(view: EmulatorView, same_home: str = "") -> RenderableType:
+    """Where clients find the devices, how a farm does, and which there are. same_home: the option, if any."""
     head = Text(
         f"{len(view.devices)} virtual devices (emulated, no Apple hardware)\n"
         f"export {SOCKET_VARIABLE}={view.usbmuxd_socket}",
         overflow="fold",
     )
-    return Group(head, devices_table(view.devices))
+    farm = Text(
+        "after that line, in a second terminal, a farm that has them, and in a third a run on one:\n"
+        f"  dynofarm up{same_home}\n"
+        f"  dynofarm submit shared-prefix -m {MODEL} --kind virtual --watch{same_home}\n"
+        "Ctrl-C stops the devices",
+        overflow="fold",
+    )
+    return Group(head, devices_table(view.devices), farm)
 
 
 def devices_table(devices: Sequence[VirtualDeviceView]) -> RenderableType:
@@ -29,13 +37,19 @@ def devices_table(devices: Sequence[VirtualDeviceView]) -> RenderableType:
             f"{device.product_type}\n{printable(device.device_name)}",
             device.ios_version,
             ", ".join(f"#{number}" for number in device.device_ids) or "unplugged",
-            "\n".join(f"pid {app.pid}, {app.footprint_bytes / 1e6:.0f} MB" for app in device.apps) or "–",
+            _apps(device),
             _conditions(device),
         )
     return table
 
 
+def _apps(device: VirtualDeviceView) -> str:
+    running = "\n".join(f"pid {app.pid}, {app.footprint_bytes / 1e6:.0f} MB" for app in device.apps)
+    return running or ("not running" if device.installed else "not installed")
+
+
 def _conditions(device: VirtualDeviceView) -> str:
+    waiting = device.counters.faults_waiting
     said = {
         "locked": device.is_locked,
         f"trust: {device.trust}": device.trust != "accept",
@@ -43,7 +57,8 @@ def _conditions(device: VirtualDeviceView) -> str:
         "no developer image": not device.image_mounted,
         device.thermal_state: device.thermal_state != "nominal",
         "low power": device.low_power_mode,
-        f"{device.counters.faults_waiting} faults wait": bool(device.counters.faults_waiting),
+        "1 fault waits": waiting == 1,
+        f"{waiting} faults wait": waiting > 1,
     }
     shown = [text for text, holds in said.items() if holds]
     return ", ".join([*shown, f"{device.battery_percent} %", f"{device.free_bytes / 1e9:.1f} GB free"])

@@ -50,9 +50,11 @@ class VirtualProcess:
         line = _first_line(self._process.stdout)
         if not line:
             code = exit_code(self._process, _STOP_TIMEOUT_S)
-            # What it said is on standard error already.
+            # It writes to our standard error, so that is on the screen already.
             kind = UsageError if code == _USAGE_EXIT else InfrastructureError
-            raise kind("virtual-not-started", f"the emulator ended with {code}", "see what it said above")
+            raise kind(
+                "virtual-not-started", f"the emulator ended with exit code {code}; its reason stands above"
+            )
         try:
             return EmulatorView.model_validate_json(line)
         except ValidationError as error:

@@ -1,6 +1,7 @@
 """`dynofarm virtual`: emulated iPhones on this machine, and what can happen to them."""
 
 import dataclasses
+import shlex
 from typing import Annotated, Final
 
 import typer
@@ -86,7 +87,8 @@ def virtual(options: VirtualOptions, output: Output) -> int:
     program = [*read_settings().virtual_command, *options.arguments()]
     with stopped_by_sigterm(), VirtualProcess(program) as emulator:
         view = emulator.wait_until_ready()
-        output.result(view, emulator_text(view))
+        same_home = f" --home {shlex.quote(str(options.home))}" if options.home else ""
+        output.result(view, emulator_text(view, same_home))
         try:
             return GateExit.PASS if emulator.wait() == 0 else GateExit.INFRASTRUCTURE
         except KeyboardInterrupt:

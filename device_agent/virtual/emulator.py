@@ -192,7 +192,9 @@ class Emulator:
                 raise
             self._lock = lock
         except BlockingIOError:
-            raise StateFolderError(f"virtual devices run already in {self.home}") from None
+            raise StateFolderError(
+                f"virtual devices run already in {self.home}; `dynofarm virtual stop` ends them"
+            ) from None
         except OSError as error:
             raise StateFolderError(f"{self.home} cannot be used: {error.strerror}") from error
         if self._options.fresh:

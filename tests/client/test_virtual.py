@@ -1,5 +1,6 @@
 """`dynofarm virtual`: explanations need no emulator; what is asked of one goes through its control socket."""
 
+import io
 import json
 import socket
 import threading
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from contract.virtual_devices import CONTROL_SOCKET, FAULTS, FOLDER
+from client.render_virtual import emulator_text
+from contract.virtual_devices import CONTROL_SOCKET, FAULTS, FOLDER, EmulatorView
 from tests.client.conftest import Cli
 from tests.client.processes import DEADLINE_S, environment, start
 
@@ -132,6 +135,25 @@ def test_a_fault_is_sent_with_all_its_options_and_its_moment(cli: Cli, home: Pat
     ]
     assert UDID in done.stdout
     assert "locked" in done.stdout
+
+
+def test_what_runs_and_what_waits_is_told_in_words() -> None:
+    (device,) = VIEW["devices"]
+    counters = {**device["counters"], "faults_waiting": 1}
+    idle = {**device, "installed": ["org.dynofarm.app"], "counters": counters}
+    view = EmulatorView.model_validate({**VIEW, "devices": [device, idle]})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(emulator_text(view, " --home here"))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for words in (
+        "not installed",
+        "not running",
+        "1 fault waits",
+        "dynofarm up --home here",
+        "--kind virtual",
+    ):
+        assert words in shown
 
 
 def test_what_the_emulator_refuses_is_said(cli: Cli, home: Path) -> None:

@@ -118,7 +118,9 @@ def test_a_folder_is_served_by_one_emulator(home: Path, capsys: pytest.CaptureFi
         assert run_command(["--home", str(home)]) == 4
         assert fleet.ask(command="list")["ok"], "the first one goes on"
         assert fleet.usbmuxd_socket.is_socket()
-    assert "run already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "run already" in said
+    assert "dynofarm virtual stop" in said
 
 
 @pytest.mark.parametrize(
