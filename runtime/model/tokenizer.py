@@ -1,14 +1,20 @@
 """Text to token ids and back: what the runtime needs of the `tokenizers` package."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import tokenizers
 import tokenizers.models
 
-from runtime.errors import ModelFileCorruptError, ModelFileMissingError, TokenizerMismatchError
+from runtime.errors import (
+    ModelFileCorruptError,
+    ModelFileMissingError,
+    RuntimeFault,
+    TokenizerMismatchError,
+)
 
 END_TOKENS: Final = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|end|>", "</s>")
 """Names under which the supported families end a turn or a text."""
@@ -34,10 +40,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """TokenizerMismatchError for a text that the vocabulary has no tokens for and no way around."""
-        try:
+        with _named(lambda error: TokenizerMismatchError(f"the tokenizer cannot encode a text: {error}")):
             ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
-        except Exception as error:  # the package raises bare Exception
-            raise TokenizerMismatchError(f"the tokenizer cannot encode a text: {error}") from error
         return ids
 
     def check_fits(self, vocab_tokens: int, path: Path) -> None:
@@ -54,11 +58,23 @@ class Tokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Bytes that do not form a character (a token list cut inside one) become U+FFFD."""
-        return self._inner.decode(list(token_ids), skip_special_tokens=False)
+        with _named(lambda error: TokenizerMismatchError(f"the tokenizer cannot decode its ids: {error}")):
+            return self._inner.decode(list(token_ids), skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
         """As tokenizer.json of a Hugging Face folder."""
         self._inner.save(str(path))
+
+
+@contextmanager
+def _named(refusal: Callable[[BaseException], RuntimeFault]) -> Iterator[None]:
+    """As `refusal`: bare Exception of the package, and panics of its Rust code, which are none."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise refusal(error) from error
 
 
 def folder_tokenizer(folder: Path) -> Tokenizer:
@@ -67,13 +83,11 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
     if not path.is_file():
         raise ModelFileMissingError(path, "the folder has no tokenizer.json")
     try:
-        inner = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise ModelFileMissingError(path, f"cannot be read: {error.strerror}") from error
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # bare Exception, and a panic of its Rust code, which is none
-        raise ModelFileCorruptError(path, f"not a tokenizer: {error}") from error
+    with _named(lambda error: ModelFileCorruptError(path, f"not a tokenizer: {error}")):
+        inner = tokenizers.Tokenizer.from_buffer(content)
     # A file may ask for truncation, padding or random merges, which would silently change prompts.
     inner.no_truncation()
     inner.no_padding()

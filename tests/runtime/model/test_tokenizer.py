@@ -267,6 +267,16 @@ def test_a_text_that_the_vocabulary_cannot_say_is_a_mismatch(
         tokenizer.encode("words")
 
 
+def test_a_text_at_which_the_package_panics_is_a_mismatch(
+    tiny_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nothing = {"type": "Replace", "pattern": {"String": ""}, "content": "y"}
+    tokenizer = folder_tokenizer(spoilt(tiny_folder, tmp_path, normalizer=nothing))
+    with pytest.raises(TokenizerMismatchError, match="cannot encode"):
+        tokenizer.encode("é and more")
+    assert "panicked" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("end_token", [-1, 300, 10**30])
 def test_an_end_token_that_the_model_cannot_make_is_a_mismatch(
     end_token: int, tiny_folder: Path, tmp_path: Path
