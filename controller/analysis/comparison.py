@@ -4,7 +4,7 @@ What was measured under other conditions is refused unless it is asked for, and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contract.rest import Comparison, DeviceReportView
@@ -33,6 +33,8 @@ class RunSide:
     run_id: str
     workload_digest: str
     report: DeviceReportView
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """Name and parameters as they were asked for; what was left out had the workload's default."""
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -59,7 +61,21 @@ class RunSide:
 
 def obstacles(baseline: RunSide, run: RunSide) -> list[str]:
     """Why the two should not be compared; empty when nothing stands against it."""
-    return _differences(baseline.conditions, run.conditions, _REFUSED)
+    return [
+        *_differences(baseline.conditions, run.conditions, _REFUSED),
+        *_workload_differences(baseline, run),
+    ]
+
+
+def _workload_differences(baseline: RunSide, run: RunSide) -> list[str]:
+    """What was asked for differently, by name: two digests tell nobody what to change."""
+    if baseline.workload_digest == run.workload_digest:
+        return []
+    names = sorted({*baseline.workload, *run.workload})
+    before, after = (
+        {name: side.workload.get(name, "the default") for name in names} for side in (baseline, run)
+    )
+    return [f"workload's {each}" for each in _differences(before, after, tuple(names))]
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
@@ -81,7 +97,10 @@ def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
         run_id=run.run_id,
         baseline_run_id=baseline.run_id,
         arm=arm,
-        differs=_differences(baseline.of_arm(arm), run.of_arm(arm), _REFUSED + _NAMED),
+        differs=[
+            *_differences(baseline.of_arm(arm), run.of_arm(arm), _REFUSED + _NAMED),
+            *_workload_differences(baseline, run),
+        ],
         metrics={name: (before[name], after[name]) for name in shared},
         change_percent={
             name: (after[name].median - before[name].median) / before[name].median * 100.0

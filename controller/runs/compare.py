@@ -42,7 +42,9 @@ def _side(session: Session, request: ComparisonRequest, run_id: str) -> RunSide:
     if request.arm not in report.arms:
         known = ", ".join(report.arms)
         raise BadRequestError("", f"arm: run {run_id} has no arm {request.arm!r}; it has {known}")
-    return RunSide(run_id, row.workload_digest, report)
+    workload = row.request["workload"]
+    asked = {"name": workload.get("name") or workload.get("source_name"), **workload["params"]}
+    return RunSide(run_id, row.workload_digest, report, asked)
 
 
 def _chosen(reports: list[DeviceReportView], request: ComparisonRequest, run_id: str) -> DeviceReportView:

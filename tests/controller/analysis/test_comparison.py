@@ -1,5 +1,6 @@
 """Two runs are compared when they measured the same thing; what differs is named."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,20 @@ def test_another_device_system_or_model_stands_against_it(changed: dict[str, Any
 
 def test_another_workload_stands_against_it() -> None:
     assert obstacles(_side("0"), _side("1", digest="sha256:b")) == ["workload_digest: sha256:a and sha256:b"]
+
+
+def test_the_parameters_that_make_another_workload_are_named() -> None:
+    five = replace(_side("0"), workload={"name": "shared-prefix", "agents": 5, "calls": 2})
+    two = replace(
+        _side("1", digest="sha256:b"), workload={"name": "shared-prefix", "agents": 2, "prefix_tokens": 64}
+    )
+    named = [
+        "workload's agents: 5 and 2",
+        "workload's calls: 2 and the default",
+        "workload's prefix_tokens: the default and 64",
+    ]
+    assert obstacles(five, two)[1:] == named
+    assert compare(five, two, "paged").differs[-3:] == named
 
 
 def test_another_runtime_is_what_one_compares_and_is_named() -> None:
