@@ -16,6 +16,16 @@ LIBRARY: Final = pathlib.Path(__file__).parent / "library"
 TEXTS: Final = pathlib.Path(__file__).parent / "texts"
 
 _PROBLEMS: Final = MappingProxyType({"extra_forbidden": "unknown key; see workloads/README.md for the keys"})
+# What to write where something else than a mapping stands, by the name of the template.
+_SHAPES: Final = MappingProxyType(
+    {
+        "TextUse": "write `{text: NAME}`, with a name of `texts`",
+        "Text": 'write `{text: "…"}`, or `{file: NAME}` for one of workloads/texts',
+        "OutputUse": "write `{agent: NAME, call: NUMBER}`",
+        "Tool": "write `{name: NAME, wait_s: SECONDS, result: {text: NAME}}`",
+        "Parameter": "write `{kind: integer, default: 3, description: …}`",
+    }
+)
 
 
 def names() -> list[str]:
@@ -68,6 +78,8 @@ def first_problem(data: LocatedData, error: ValidationError) -> WorkloadError:
         missing = str(first["loc"][-1])
         return WorkloadError(data.source_name, field, f"the key `{missing}` is missing", data.line_of(path))
     problem = _PROBLEMS.get(first["type"], str(first["msg"]).removeprefix("Value error, "))
+    if first["type"] == "model_type":
+        problem = _SHAPES.get(first.get("ctx", {}).get("class_name", ""), "write a mapping of keys to values")
     return WorkloadError(data.source_name, field, problem, data.line_of(path))
 
 

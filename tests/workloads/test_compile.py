@@ -136,6 +136,8 @@ def test_the_longest_context_counts_budgets_and_forced_outputs() -> None:
         (("$words", "$sentences"), 13, "agents.0.calls.0.output_tokens", "no such parameter"),
         (("text: question}", "text: answer}"), 12, "agents.0.calls.0.input.text", "known: question"),
         (('{text: "Why?"}', "{file: nowhere}"), 8, "texts.question.file", "comes with dynofarm"),
+        (("{text: question}", "question"), 12, "agents.0.calls.0.input", "write `{text: NAME}`"),
+        (('{text: "Why?"}', '"Why?"'), 8, "texts.question", 'write `{text: "…"}`'),
         (("title: Tiny", "title: Tiny\ntitle: Twice"), 4, "title", "given twice"),
         (("title: Tiny", "title: [Tiny"), 4, "", "not valid YAML"),
         (("title: Tiny", "title: &a Tiny\nx: *a"), 4, "", "aliases"),
@@ -205,10 +207,20 @@ def test_any_one_changed_character_gives_a_workload_or_the_one_error(position: i
         assert all(isinstance(cell, CompiledWorkload) for cell in cells)
 
 
+README = Path(__file__).parents[2] / "workloads" / "README.md"
+
+
+def test_the_example_of_the_readme_compiles() -> None:
+    example = README.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    found = compiled(example)
+    assert [plan.agent for plan in found.agents] == ["reader-1", "reader-2", "reader-3"]
+    assert all(len(plan.calls) == 2 for plan in found.agents)
+
+
 def test_the_readme_explains_every_top_level_key() -> None:
     from workloads.template import AgentTemplate, CallTemplate, WorkloadFile
 
-    readme = (Path(__file__).parents[2] / "workloads" / "README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
     for model in (WorkloadFile, AgentTemplate, CallTemplate):
         for key in model.model_fields:
             assert key in readme, key
