@@ -50,6 +50,11 @@ def interval(bounds: tuple[float, float] | None, confidence: float | None) -> st
     return f"{bounds[0]:+.1f} % to {bounds[1]:+.1f} %{covered}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `3 calls`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def megabytes(size_bytes: int) -> str:
     """10^6 bytes, as the report's footprints."""
     return f"{size_bytes / 1e6:.1f} MB"

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import change, printable, spread, title
+from client.figures_as_text import change, counted, printable, spread, title
 from client.render_calibration import calibration_line
 from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
@@ -124,8 +124,8 @@ def _graph(graph: CompiledWorkload) -> RenderableType:
     calls = sum(len(plan.calls) for plan in graph.agents)
     head = Text(f"{graph.name} {graph.variant}".strip(), style="bold")
     size = Text(
-        f"{len(graph.agents)} agents, {calls} calls, longest sequence at least "
-        f"{largest_sequence_tokens(graph)} tokens, {graph.digest}",
+        f"{counted(len(graph.agents), 'agent')}, {counted(calls, 'call')}, longest sequence at least "
+        f"{largest_sequence_tokens(graph)} tokens\n{graph.digest}",
         overflow="fold",
     )
     table = _table("call", "prompt parts", "writes at most", "before it")

@@ -242,6 +242,14 @@ def test_a_wrong_workload_file_is_told_with_file_and_line(cli: Cli, tmp_path: Pa
     assert ErrorReport.model_validate(_one_object(outcome)).error == "bad-workload"
 
 
+def test_a_checked_file_is_summed_up_in_whole_lines(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(OWN_WORKLOAD)
+    lines = cli("workloads", "--check", str(tmp_path / "mine.yaml")).stdout.splitlines()
+    assert lines[1].startswith("1 agent, 1 call, longest sequence at least ")
+    assert lines[1].rstrip().endswith(" tokens")
+    assert lines[2].startswith("sha256:")
+
+
 def test_an_unreachable_controller_is_infrastructure(cli: Cli) -> None:
     outcome = cli("runs", "--json", "--controller", "http://127.0.0.1:1")
     assert outcome.exit_code == 4
