@@ -199,7 +199,11 @@ async def test_runs_of_other_workloads_are_compared_only_when_it_is_asked_for(la
     assert (problem.status, problem.code) == (409, "not-comparable")
     assert "workload_digest" in problem.detail
     forced = Comparison.model_validate(await lab.get(path, baseline=runs[0], force="true"))
-    assert [difference.split(":")[0] for difference in forced.differs] == ["workload_digest"]
+    assert [difference.split(":")[0] for difference in forced.differs] == [
+        "workload_digest",
+        "workload's name",
+    ]
+    assert "workload's name: single and chain" in problem.detail
 
 
 async def test_a_comparison_of_an_unknown_arm_names_the_arms_there_are(lab: Lab) -> None:
