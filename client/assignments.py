@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from client.errors import UsageError
-from contract.jobs import ArmMode
+from contract.jobs import ArmMode, EngineOptions
 from contract.rest import ArmRequest
 
 
@@ -18,6 +18,19 @@ def assignments(given: Iterable[str], option: str) -> dict[str, Any]:
             raise UsageError("bad-option", f"{option} {each}: {name} is given twice", "give it once")
         values[name] = _value(value)
     return values
+
+
+def engine_options(given: Iterable[str], option: str) -> dict[str, Any]:
+    """As `assignments`, for options of the engine; UsageError that lists them for one that does not exist."""
+    options = assignments(given, option)
+    for name in options:
+        if name not in EngineOptions.model_fields:
+            raise UsageError(
+                "bad-option",
+                f"{option} {name}: the engine has no such option",
+                f"the options are {', '.join(EngineOptions.model_fields)}",
+            )
+    return options
 
 
 def text_assignments(given: Iterable[str], option: str) -> dict[str, str]:
@@ -41,7 +54,7 @@ def _arm(text: str, option: str) -> ArmRequest:
             f"{option} {text}: {mode!r} is no mode of an arm",
             f"the modes are {', '.join(modes)}",
         )
-    return ArmRequest.model_validate({"arm": name, "mode": mode, "engine": assignments(engine, option)})
+    return ArmRequest.model_validate({"arm": name, "mode": mode, "engine": engine_options(engine, option)})
 
 
 def _split(text: str, option: str) -> tuple[str, str]:

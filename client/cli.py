@@ -128,7 +128,12 @@ def _exit_code(arguments: list[str]) -> int:
     except _CommandLineError as error:
         # With the usage of the command that was meant, which only the error knows.
         error.show()
-        output.refuse(UsageError("bad-option", error.format_message()))
+        # Click's name for the command that was meant, as in its usage.
+        context = getattr(error, "ctx", None)
+        meant = context.command_path if context is not None else "dynofarm"
+        output.refuse(
+            UsageError("bad-option", error.format_message(), f"`{meant} --help` lists what it takes")
+        )
         return int(GateExit.USAGE)
     except typer.Abort:
         return INTERRUPTED_EXIT

@@ -3,7 +3,7 @@
 import math
 
 from contract.metrics import METRICS
-from contract.rest import Spread
+from contract.rest import DeviceReportView, Spread
 
 
 def number(value: float) -> str:
@@ -48,6 +48,12 @@ def interval(bounds: tuple[float, float] | None, confidence: float | None) -> st
         return "–"
     covered = f" (covers {confidence * 100:.0f} %)" if confidence is not None and confidence < 0.95 else ""
     return f"{bounds[0]:+.1f} % to {bounds[1]:+.1f} %{covered}"
+
+
+def operating_system(device: DeviceReportView) -> str:
+    """`Debian 12`, since a bare number reads as one of cores; the version alone where no name was told."""
+    name = str(device.conditions.get("os_name") or "")
+    return f"{name} {device.os_version}".strip()
 
 
 def counted(count: int, noun: str) -> str:

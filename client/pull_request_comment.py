@@ -3,7 +3,16 @@
 import re
 from typing import Final
 
-from client.figures_as_text import change, interval, less_time, number, printable, spread, title
+from client.figures_as_text import (
+    change,
+    interval,
+    less_time,
+    number,
+    operating_system,
+    printable,
+    spread,
+    title,
+)
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
 
 # Names, reasons and texts come from files and devices: none of them may become markup or mention people.
@@ -47,7 +56,9 @@ def comment(report: RunReport, command: str) -> str:
 
 def _device(device: DeviceReportView, report: RunReport) -> list[str]:
     name = " ".join(
-        part for part in (device.device_id, device.device_model, device.os_version, device.variant) if part
+        part
+        for part in (device.device_id, device.device_model, operating_system(device), device.variant)
+        if part
     )
     lines = [f"**{_plain(name)}**"]
     if device.virtual:

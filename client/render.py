@@ -10,10 +10,12 @@ from rich.text import Text
 
 from client.figures_as_text import (
     change,
+    counted,
     interval,
     less_time,
     megabytes,
     number,
+    operating_system,
     printable,
     spread,
     title,
@@ -46,7 +48,7 @@ def device_view(
     device: DeviceReportView, report: RunReport, metrics: Sequence[str] | None = None
 ) -> RenderableType:
     """One job on one device; figures of two devices never share a table (C6)."""
-    name = f"{device.device_id} ({device.device_model}, {device.os_version})"
+    name = f"{device.device_id} ({device.device_model}, {operating_system(device)})"
     parts: list[RenderableType] = [Rule(printable(f"{name} {device.variant}".strip()), align="left")]
     if device.virtual:
         parts.append(Text("an emulated device: nothing here was measured on a phone", style="yellow"))
@@ -112,8 +114,9 @@ def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> 
 
 
 def _trials(arm: ArmReport) -> str:
-    failed = f", {arm.trials_failed} failed" if arm.trials_failed else ""
-    return f"{arm.trials} trial{'' if arm.trials == 1 else 's'}{failed}"
+    # One that never began counts here too.
+    missing = f", {arm.trials_failed} not completed" if arm.trials_failed else ""
+    return f"{counted(arm.trials, 'trial')}{missing}"
 
 
 def _moved(baseline: Spread | None, candidate: Spread | None) -> str:

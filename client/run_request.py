@@ -7,10 +7,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from client.assignments import arm_requests, assignments, text_assignments
 from client.errors import UsageError
 from client.options import ControllerOptions, check_run_id
+from contract.jobs import EngineOptions
 from contract.problems import FieldProblem
 from contract.rest import RunRequest
 from contract.states import TargetKind
@@ -151,10 +153,17 @@ def _from_file(path: Path) -> RunRequest:
 def _usage_error(error: ValidationError, what: str) -> UsageError:
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     fields = [
-        FieldProblem(pointer="".join(f"/{part}" for part in problem["loc"]), detail=problem["msg"])
+        FieldProblem(pointer="".join(f"/{part}" for part in problem["loc"]), detail=_detail(problem))
         for problem in problems
     ]
     return UsageError("bad-request", f"{what} cannot be submitted", "correct these fields", tuple(fields))
+
+
+def _detail(problem: ErrorDetails) -> str:
+    """pydantic's words, but for an engine option that does not exist the names of those that do."""
+    if problem["type"] == "extra_forbidden" and problem["loc"][0] == "engine":
+        return f"no such option; there are {', '.join(EngineOptions.model_fields)}"
+    return problem["msg"]
 
 
 def _body(options: SubmitOptions) -> dict[str, Any]:

@@ -95,6 +95,8 @@ def test_a_wrong_command_line_with_json_is_one_json_object_too(
     report = ErrorReport.model_validate_json(stdout)
     assert (code, report.exit_code, report.error) == (2, 2, "bad-option")
     assert words in report.detail
+    assert report.next_step.startswith("`dynofarm")
+    assert "--help` lists" in report.next_step
     assert "Usage: dynofarm" in stderr
 
 

@@ -117,3 +117,15 @@ def test_printable_text_has_no_control_characters(text: str) -> None:
 def test_a_reason_of_the_registry_says_what_to_do_and_a_sentence_stays_as_it_is() -> None:
     assert reason_text("battery_low") == "battery_low: charge the device"
     assert reason_text("trusted: unlock the iPhone, tap Trust") == "trusted: unlock the iPhone, tap Trust"
+
+
+def test_a_device_is_named_with_its_system_and_a_trial_that_never_began_did_not_complete(
+    add_run: AddRun,
+) -> None:
+    report = _report(add_run)
+    (device,) = report.devices
+    device.arms["paged"] = device.arms["paged"].model_copy(update={"trials": 1, "trials_failed": 1})
+    named = device.model_copy(update={"os_version": "12", "conditions": {"os_name": "Debian"}})
+    shown = _shown(report_view(report.model_copy(update={"devices": [named]})), 200)
+    assert "(testhost, Debian 12)" in shown
+    assert "paged, 1 trial, 1 not completed" in shown

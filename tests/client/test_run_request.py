@@ -89,6 +89,14 @@ def test_all_wrong_fields_are_named_at_once() -> None:
         run_request(SubmitOptions(workload="chain", model="tiny", pairs=0, engine=["dtype=int1", "speed=2"]))
     pointers = {problem.pointer for problem in raised.value.errors}
     assert pointers == {"/repetitions", "/engine/dtype", "/engine/speed"}
+    (speed,) = (problem for problem in raised.value.errors if problem.pointer == "/engine/speed")
+    assert "there are device, tier, dtype" in speed.detail
+
+
+def test_an_engine_option_of_an_arm_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    with pytest.raises(UsageError, match="thread") as caught:
+        arm_requests(["paged,thread=2"], "--arm")
+    assert "threads" in caught.value.next_step
 
 
 @pytest.mark.parametrize(
