@@ -1,7 +1,7 @@
 """`dynofarm demo`: a whole farm on this machine, one run of five agents, its report, and an audit."""
 
-import contextlib
 import dataclasses
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Final
@@ -129,7 +129,12 @@ def _demo_on(devices: DemoDevices, home: FarmHome, options: DemoOptions, output:
         except KeyboardInterrupt:
             # The end that was announced.
             farm.stop()
+    output.say(_reopened(home))
     return exit_code_of(result)
+
+
+def _reopened(home: FarmHome) -> str:
+    return f"the farm is stopped; what it measured stays: dynofarm up --home {shlex.quote(str(home.path))}"
 
 
 def _measure(
@@ -144,7 +149,8 @@ def _measure(
         run = _followed(client, run, sizes, output)
     except (KeyboardInterrupt, SystemExit):
         # A farm forgets nothing: the next one in this home would take the run up again.
-        _cancel_quickly(client.url, home, run.run_id)
+        is_cancelled = _cancel_quickly(client.url, home, run.run_id)
+        output.say(f"run {run.run_id} {'' if is_cancelled else 'could not be '}cancelled; stopping the farm")
         raise
     report = client.report(run.run_id)
     output.show(report_view(report, HEADLINE_METRICS))
@@ -171,11 +177,15 @@ def cancel_leftovers(client: DynofarmClient, output: Output) -> None:
             client.cancel(run.run_id)
 
 
-def _cancel_quickly(url: str, home: FarmHome, run_id: str) -> None:
-    """A person who pressed Ctrl-C does not wait for a controller that is gone."""
+def _cancel_quickly(url: str, home: FarmHome, run_id: str) -> bool:
+    """Whether it is done: a person who pressed Ctrl-C does not wait for a controller that is gone."""
     patience = Patience(call_s=3.0, give_up_after_s=0.0)
-    with contextlib.suppress(ClientError), DynofarmClient(url, home.admin_token(), patience) as client:
-        client.cancel(run_id)
+    try:
+        with DynofarmClient(url, home.admin_token(), patience) as client:
+            client.cancel(run_id)
+    except ClientError:
+        return False
+    return True
 
 
 def wait_for_devices(

@@ -118,8 +118,9 @@ def test_a_signal_in_the_middle_takes_the_farm_down_as_well(tmp_path: Path, numb
     while "submitted run_" not in process.stderr.readline():
         pass
     process.send_signal(number)
-    code, _, _ = finish(process)
+    code, _, stderr = finish(process)
     assert code == 128 + number
+    assert "run run_00000000000000000000000001 cancelled; stopping the farm" in stderr
     assert not is_alive(pid)
     # The farm keeps its runs: one that goes on would have the device in the next demo.
     assert "POST /v1/runs/run_00000000000000000000000001:cancel" in (home / "asked.txt").read_text()
@@ -138,8 +139,9 @@ def test_without_exit_it_stays_up_until_ctrl_c_and_then_ends_well(tmp_path: Path
     assert process.poll() is None
     assert is_alive(pid)
     process.send_signal(signal.SIGINT)
-    code, rest, _ = finish(process)
+    code, rest, stderr = finish(process)
     assert (code, rest) == (0, "")
+    assert f"what it measured stays: dynofarm up --home {home}" in stderr
     assert result.events_lost == 0
     assert not is_alive(pid)
 
