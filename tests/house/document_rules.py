@@ -25,10 +25,11 @@ _MACHINE_PATH = re.compile(
 # Joined from pieces, so that this file keeps the rule that it checks.
 _INDEX_OPTION = re.compile(r"--(?:extra-)?" + r"index-url|find-" + r"links")
 _URL_HOST = re.compile(r"\bhttps?:/{2}(?:[^\s/@\"'`]+@)?([A-Za-z0-9][\w.\-]*)")
-# Loopback, names that are reserved for examples and tests (RFC 2606), single words, and the licences' own.
+# Loopback, names that are reserved for examples and tests (RFC 2606), single words, the licences' own, and the
+# viewer in which a person opens our traces.
 _OPEN_HOST = re.compile(
     r"127\.0\.0\.1|(?:[\w\-]+\.)*(?:example|test|invalid|localhost)|example\.(?:com|org|net)|[\w\-]+"
-    r"|www\.gnu\.org|fsf\.org|www\.apache\.org"
+    r"|www\.gnu\.org|fsf\.org|www\.apache\.org|ui\.perfetto\.dev"
 )
 # Calls of tools that a reader does not have, two words each. By digest: the list itself must not name them.
 _FOREIGN_CALLS = frozenset({"17075e9bd52a4744", "1d3bc63a5a465338", "946808cf172da424", "d61904966ac9f373"})
