@@ -25,8 +25,8 @@ _MACHINE_PATH = re.compile(
 # Joined from pieces, so that this file keeps the rule that it checks.
 _INDEX_OPTION = re.compile(r"--(?:extra-)?" + r"index-url|find-" + r"links")
 _URL_HOST = re.compile(r"\bhttps?:/{2}(?:[^\s/@\"'`]+@)?([A-Za-z0-9][\w.\-]*)")
-# Loopback, names that are reserved for examples and tests (RFC 2606), single words, the licences' own, and the
-# viewer in which a person opens our traces.
+# Loopback, names that are reserved for examples and tests (RFC 2606), single words, the licences' own, and
+# the viewer in which a person opens our traces.
 _OPEN_HOST = re.compile(
     r"127\.0\.0\.1|(?:[\w\-]+\.)*(?:example|test|invalid|localhost)|example\.(?:com|org|net)|[\w\-]+"
     r"|www\.gnu\.org|fsf\.org|www\.apache\.org|ui\.perfetto\.dev"
