@@ -123,6 +123,8 @@ class ChainProducts:
             # Blocks wait for one another, so all must be there; a device may have an odd processor somewhere.
             held = self.kernel.clusters_at_once(clusters * cluster, self._threads, self._shared_bytes)
             clusters = min(clusters, held)
+        if clusters == 0:
+            raise ChainShapeError(f"the device has no room for a cluster of {cluster} blocks")
         self._blocks = clusters * cluster
         starts = divide_all(self._shape, clusters)
         self._starts_at = {name: index * (clusters + 1) for index, name in enumerate(starts)}

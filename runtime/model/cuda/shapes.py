@@ -121,14 +121,13 @@ _BESIDE_CHAIN: Final = AttentionTile(64, 4, 1, 64, 2, 0, True)
 _CHAIN_ONE: Final = ChainTile(3, 26, True, _BESIDE_CHAIN)
 _CHAIN_FEW: Final = ChainTile(3, 26, True, replace(_BESIDE_CHAIN, keys_first=True))
 
-_CHAIN_SIXTEEN: Final = ChainTile(6, 40, True, _BESIDE_CHAIN)
-_CHAIN_MANY: Final = ChainTile(6, 40, True, AttentionTile(64, 4, 1, 32, 1, 0, True, True, 128))
+_CHAIN_MANY: Final = ChainTile(5, 40, True, AttentionTile(128, 4, 1, 32, 1, 0, True, False, 128))
 
 
 def chain_tile_for(bucket: int) -> ChainTile:
     """What was fastest on an H200 with 1.5 B weights."""
     if bucket > 8:
-        return _CHAIN_SIXTEEN if bucket <= 16 else _CHAIN_MANY
+        return _CHAIN_MANY
     return _CHAIN_ONE if bucket == 1 else _CHAIN_FEW
 
 

@@ -11,6 +11,7 @@ from runtime.model.config import ModelConfig
 from runtime.model.cuda.chain_shape import (
     CHUNK,
     TILE,
+    WARPS,
     ChainShape,
     Kind,
     board_bytes,
@@ -19,6 +20,7 @@ from runtime.model.cuda.chain_shape import (
     divide_all,
     row_tiles_of,
     squares_stride,
+    threads_of,
     why_no_shape,
 )
 from runtime.model.cuda.nvrtc import SOURCES
@@ -74,6 +76,8 @@ def test_the_units_of_a_phase_are_its_weight(
         assert starts[name][-1] == phase.items
         for cluster in (1, 2):
             assert phase.unit_bytes(cluster) <= shape.stage_bytes(cluster)
+            # What the warps of a cluster hold together is a whole slice.
+            assert shape.chunks_per_warp(cluster) * WARPS >= phase.slice_chunks
     assert shape.down.slice_chunks <= max(down_chunks, 1)
     assert (shape.total is None) == (shape.down.kind == Kind.STREAM)
     if shape.total is not None:
@@ -106,7 +110,10 @@ def test_a_shape_that_fits_has_no_reason_against_it() -> None:
 @pytest.mark.parametrize(("rows", "tiles"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (32, 4)])
 def test_rows_come_in_tiles_of_eight(rows: int, tiles: int) -> None:
     assert row_tiles_of(rows) == tiles
-    assert board_bytes(tiles, cluster_of(tiles)) % 128 == 0
+    cluster = cluster_of(tiles)
+    assert tiles % cluster == 0
+    assert board_bytes(tiles, cluster) % 128 == 0
+    assert threads_of(tiles, cluster) <= 1024
 
 
 @given(SIZES)
