@@ -9,61 +9,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "simd.hpp"
+#include "tile.hpp"
 
 namespace dynofarm {
 
-constexpr int TILE_VECTORS = 4;
-constexpr int TILE = TILE_VECTORS * LANES;
 // Query heads whose sums fit the registers together.
 constexpr int HEADS_AT_ONCE = REGISTERS == 32 ? 6 : 3;
 constexpr float HIDDEN = -std::numeric_limits<float>::infinity();
-
-// One layer of a KV store: [slots, 2, kv_heads, head_dim]; slots of one token are block * block_tokens + place.
-struct Shape {
-    int heads;
-    int kv_heads;
-    int head_dim;
-
-    int group() const { return heads / kv_heads; }
-    int slot_values() const { return 2 * kv_heads * head_dim; }
-    // Rounded up to whole vectors.
-    int padded_dim() const { return (head_dim + LANES - 1) / LANES * LANES; }
-};
-
-// Where the keys of one KV head lie for the tokens of a tile; values are `kv_heads * head_dim` further.
-template <class Value>
-struct TileKeys {
-    const Value* keys[TILE];
-    int count;
-};
-
-template <class Value>
-inline void find_tile(TileKeys<Value>& tile, const Value* layer, const Shape& shape, const std::int32_t* table,
-                      int block_tokens, int first, int last) {
-    tile.count = std::min(TILE, last - first);
-    for (int i = 0; i < tile.count; ++i) {
-        const int token = first + i;
-        const std::size_t slot = static_cast<std::size_t>(table[token / block_tokens]) * block_tokens + token % block_tokens;
-        tile.keys[i] = layer + slot * shape.slot_values();
-    }
-    // The rest of the tile repeats a key that may be read; its scores are hidden.
-    for (int i = tile.count; i < TILE; ++i) tile.keys[i] = tile.keys[tile.count - 1];
-}
-
-// Asks memory for the keys and values of one KV head.
-template <class Value>
-inline void ask_for_tile(const TileKeys<Value>& tile, const Shape& shape, int kv_head) {
-    constexpr int LINE_VALUES = 64 / sizeof(Value);
-    for (int i = 0; i < tile.count; ++i) {
-        const Value* keys = tile.keys[i] + kv_head * shape.head_dim;
-        const Value* values = keys + shape.kv_heads * shape.head_dim;
-        for (int d = 0; d < shape.head_dim; d += LINE_VALUES) {
-            __builtin_prefetch(keys + d);
-            __builtin_prefetch(values + d);
-        }
-    }
-}
 
 #if DYNOFARM_LANES >= 8
 inline void turn_8_by_8(const std::uint32_t* const* from, std::uint32_t* to, int stride) {
@@ -275,7 +227,7 @@ class TileAttention {
     TileAttention(const Shape& shape, TileMemory& memory) : shape_(shape), memory_(memory) { memory.fit(shape); }
 
     // Adds the keys of KV head `kv_head` for tokens [first, first + tile.count).
-    void add(const TileKeys<Value>& tile, int kv_head, int first, const Queries& queries) {
+    void add(const TileKeys<Value>& tile, int kv_head, int first, const Queries& queries, Ahead& ahead) {
         const int offset = kv_head * shape_.head_dim;
         words_ = static_cast<int>(shape_.head_dim * sizeof(Value) / 4);
         turn_keys(tile, offset, words_, memory_.keys.data());
@@ -287,7 +239,12 @@ class TileAttention {
             lines[i] = tile.keys[i] + value_offset;
             if (!whole) widened[i] = widen_values(lines[i], i);
         }
-        whole ? attend_all(lines, tile.count, first, queries) : attend_all(widened, tile.count, first, queries);
+        whole ? attend_all(lines, tile.count, first, queries, ahead) : attend_all(widened, tile.count, first, queries, ahead);
+    }
+
+    // Calls of `Ahead::ask` while keys are added for `queries` query heads of one KV head.
+    static int turns(int queries) {
+        return 2 * ((queries + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE);
     }
 
    private:
@@ -300,23 +257,24 @@ class TileAttention {
     }
 
     template <class Line>
-    void attend_all(const Line* const* values, int count, int first, const Queries& queries) {
+    void attend_all(const Line* const* values, int count, int first, const Queries& queries, Ahead& ahead) {
         int head = 0;
         for (; head + HEADS_AT_ONCE <= queries.count; head += HEADS_AT_ONCE) {
-            attend<HEADS_AT_ONCE>(values, count, first, queries, head);
+            attend<HEADS_AT_ONCE>(values, count, first, queries, head, ahead);
         }
         switch (queries.count - head) {
             case 0: return;
-            case 1: return attend<1>(values, count, first, queries, head);
-            case 2: return attend<2>(values, count, first, queries, head);
-            case 3: return attend<3>(values, count, first, queries, head);
-            case 4: return attend<4>(values, count, first, queries, head);
-            default: return attend<5>(values, count, first, queries, head);
+            case 1: return attend<1>(values, count, first, queries, head, ahead);
+            case 2: return attend<2>(values, count, first, queries, head, ahead);
+            case 3: return attend<3>(values, count, first, queries, head, ahead);
+            case 4: return attend<4>(values, count, first, queries, head, ahead);
+            default: return attend<5>(values, count, first, queries, head, ahead);
         }
     }
 
     template <int HEADS, class Line>
-    void attend(const Line* const* values, int count, int first, const Queries& queries, int head) {
+    void attend(const Line* const* values, int count, int first, const Queries& queries, int head, Ahead& ahead) {
+        ahead.ask();
         float* scores = memory_.scores.data();
         score<HEADS>(queries.values + static_cast<std::size_t>(head) * queries.stride, queries.stride,
                      memory_.keys.data(), words_, scores, static_cast<const Value*>(nullptr));
@@ -327,6 +285,7 @@ class TileAttention {
             kept[h] = weigh(scores + h * TILE, visible, queries.running[head + h]);
             outs[h] = queries.running[head + h].out;
         }
+        ahead.ask();
         int dim = 0;
         for (; dim + 4 * LANES <= shape_.padded_dim(); dim += 4 * LANES) {
             add_values<HEADS, 4>(values, dim, count, scores, kept, outs);

@@ -184,14 +184,15 @@ class PassJob : public Job {
         const auto find = [&](TileKeys<Value>& found, int first) {
             find_tile(found, keys(), shape_, spans_[tile.span].table, store_.block_tokens, first, last);
         };
+        const int turns = TileAttention<Value>::turns(heads);
         find(tiles[0], 0);
         for (int first = 0, turn = 0; first < last; first += TILE, turn ^= 1) {
-            // Blocks lie anywhere, so that memory cannot guess what is read next.
+            Ahead ahead;
             if (first + TILE < last) {
                 find(tiles[turn ^ 1], first + TILE);
-                ask_for_tile(tiles[turn ^ 1], shape_, tile.kv_head);
+                ahead = Ahead(tiles[turn ^ 1], shape_, tile.kv_head, 1, turns);
             }
-            attention.add(tiles[turn], tile.kv_head, first, queries);
+            attention.add(tiles[turn], tile.kv_head, first, queries, ahead);
         }
     }
 

@@ -100,18 +100,23 @@ class UnitAttention {
     void walk(const Unit& unit, int first_head, const Value* layer, Memory& held) {
         const int each = unit.count * shape_.group();
         TileAttention<Value> attention(shape_, held.tile);
-        TileKeys<Value> tile, next;
+        TileKeys<Value> tiles[2];
         const std::int32_t* table = rows_.tables[unit.rows[0]];
-        find_tile(next, layer, shape_, table, rows_.block_tokens, unit.first, unit.last);
-        for (int first = unit.first; first < unit.last; first += TILE) {
-            tile = next;
-            const bool is_last = first + TILE >= unit.last;
-            if (!is_last) find_tile(next, layer, shape_, table, rows_.block_tokens, first + TILE, unit.last);
+        const auto find = [&](TileKeys<Value>& found, int first) {
+            find_tile(found, layer, shape_, table, rows_.block_tokens, first, unit.last);
+        };
+        const int turns = heads_each_ * TileAttention<Value>::turns(each);
+        find(tiles[0], unit.first);
+        for (int first = unit.first, turn = 0; first < unit.last; first += TILE, turn ^= 1) {
+            Ahead ahead;
+            if (first + TILE < unit.last) {
+                find(tiles[turn ^ 1], first + TILE);
+                ahead = Ahead(tiles[turn ^ 1], shape_, first_head, heads_each_, turns);
+            }
             for (int head = 0; head < heads_each_; ++head) {
                 const std::size_t index = static_cast<std::size_t>(head) * each;
                 const Queries queries{held.queries.data() + index * shape_.head_dim, shape_.head_dim, each, held.running.data() + index, nullptr};
-                if (!is_last) ask_for_tile(next, shape_, first_head + head);
-                attention.add(tile, first_head + head, first, queries);
+                attention.add(tiles[turn], first_head + head, first, queries, ahead);
             }
         }
     }
