@@ -111,8 +111,7 @@ class LlamaModel:
         return layer.o(attended).add_(x)
 
     def _feed_forward(self, x: Tensor, layer: LayerWeights) -> Tensor:
-        gate, up = layer.gate_up(self._normalise(x, layer.ffn_norm)).chunk(2, dim=-1)
-        return layer.down(F.silu(gate).mul_(up)).add_(x)
+        return layer.down(layer.gate_up.gated(self._normalise(x, layer.ffn_norm))).add_(x)
 
     def _normalise(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.config.rms_eps)

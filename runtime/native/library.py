@@ -146,8 +146,9 @@ def open_library(path: Path) -> ctypes.CDLL:
         library.dynofarm_pass_begin.argtypes = (c_void_p, POINTER(PassPart), POINTER(StorePart))
         library.dynofarm_pass_attend.restype = c_int
         library.dynofarm_pass_attend.argtypes = (c_void_p, POINTER(LayerRowsPart), c_void_p)
-        library.dynofarm_product_run.restype = c_int
-        library.dynofarm_product_run.argtypes = (POINTER(ProductPart), c_void_p)
+        for product in (library.dynofarm_product_run, library.dynofarm_gated_run):
+            product.restype = c_int
+            product.argtypes = (POINTER(ProductPart), c_void_p)
     except (OSError, AttributeError) as error:
         raise LibraryRefusedError(f"{path.name} cannot be loaded: {error}") from error
     return library

@@ -1,7 +1,8 @@
-"""Linear layers of the native tier: many rows go through its own product, few through torch's."""
+"""Linear layers of the native tier: its own products, so that torch's never set up their working memory."""
 
 import ctypes
-from typing import Final
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,9 +10,7 @@ from torch import Tensor
 from runtime.model.linear import Int8Linear, Linear, LinearMaker, PlainLinear, WeightDtype, make_int8_linear
 from runtime.model.numeric import Placement
 from runtime.native.library import Kinds, LinearPart, ProductPart, load_library, torch_team
-
-_LEAST_ROWS: Final = 12
-"""With fewer, turning the weight costs more than it gains."""
+from runtime.native.weight_pages import WeightPages
 
 
 class NativeLinear(PlainLinear):
@@ -19,12 +18,13 @@ class NativeLinear(PlainLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None, library: ctypes.CDLL) -> None:
         super().__init__(weight, bias)
-        self._library = library
+        self._products = _Products(library, self.weight, None, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if len(x) < _LEAST_ROWS:
-            return super().__call__(x)
-        return _product(self, x, self._library)
+        return self._products.plain(x)
+
+    def gated(self, x: Tensor) -> Tensor:
+        return self._products.gated(x)
 
 
 class NativeInt8Linear(Int8Linear):
@@ -32,47 +32,79 @@ class NativeInt8Linear(Int8Linear):
 
     def __init__(self, linear: Int8Linear, library: ctypes.CDLL) -> None:
         super().__init__(linear.weight.contiguous(), linear.scales, linear.bias)
-        self._library = library
+        self._products = _Products(library, self.weight, self.scales, self.bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if len(x) < _LEAST_ROWS:
-            return super().__call__(x)
-        return _product(self, x, self._library)
+        return self._products.plain(x)
+
+    def gated(self, x: Tensor) -> Tensor:
+        return self._products.gated(x)
 
 
 def linear_maker(placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:
-    """In bfloat16 torch's products stay: they use matrix units where a processor has them."""
+    """For one model's weights. In bfloat16 torch's products stay: they use matrix units where there are."""
+    pages = WeightPages()
     if placement.dtype != torch.float32:
-        return make_int8_linear if weight_dtype == "int8" else PlainLinear
+        return partial(_torch_linear, pages, weight_dtype)
     library = load_library(Kinds("int8" if weight_dtype == "int8" else "float32", "float32"))
 
     def make(weight: Tensor, bias: Tensor | None) -> Linear:
         if weight_dtype == "int8":
-            return NativeInt8Linear(make_int8_linear(weight, bias), library)
-        return NativeLinear(weight, bias, library)
+            return NativeInt8Linear(_held(make_int8_linear(weight, bias), pages), library)
+        return NativeLinear(pages.hold(weight), bias, library)
 
     return make
 
 
-def _product(linear: PlainLinear | Int8Linear, x: Tensor, library: ctypes.CDLL) -> Tensor:
-    rows = x.contiguous()
-    outputs, inputs = linear.weight.shape
-    if rows.dtype != torch.float32 or rows.shape[1] != inputs:
-        raise ValueError(f"rows of {inputs} float32 are needed, not {tuple(rows.shape)} {rows.dtype}")
-    out = torch.empty(len(rows), outputs, dtype=torch.float32)
-    part = ProductPart(
-        x=rows.data_ptr(),
-        out=out.data_ptr(),
-        linear=LinearPart(
-            weight=linear.weight.data_ptr(),
-            scales=linear.scales.data_ptr() if isinstance(linear, Int8Linear) else None,
-            bias=None if linear.bias is None else linear.bias.data_ptr(),
-        ),
-        rows=len(rows),
-        inputs=inputs,
-        outputs=outputs,
-        threads=torch.get_num_threads(),
-    )
-    if library.dynofarm_product_run(ctypes.byref(part), torch_team()):
-        raise MemoryError("no memory for a product")
-    return out
+def _torch_linear(
+    pages: WeightPages, weight_dtype: WeightDtype, weight: Tensor, bias: Tensor | None
+) -> Linear:
+    if weight_dtype == "int8":
+        return _held(make_int8_linear(weight, bias), pages)
+    return PlainLinear(pages.hold(weight), bias)
+
+
+def _held(linear: Int8Linear, pages: WeightPages) -> Int8Linear:
+    return Int8Linear(pages.hold(linear.weight), linear.scales, linear.bias)
+
+
+class _Products:
+    """The library's products with one weight [outputs, inputs], which they keep alive."""
+
+    def __init__(
+        self, library: ctypes.CDLL, weight: Tensor, scales: Tensor | None, bias: Tensor | None
+    ) -> None:
+        self._library = library
+        self._weight, self._scales, self._bias = weight, scales, bias
+
+    def plain(self, x: Tensor) -> Tensor:
+        """[T, inputs] -> [T, outputs]."""
+        return self._run(self._library.dynofarm_product_run, x, self._weight.shape[0])
+
+    def gated(self, x: Tensor) -> Tensor:
+        """[T, inputs] -> [T, outputs / 2]; gate and up never stand in memory whole."""
+        return self._run(self._library.dynofarm_gated_run, x, self._weight.shape[0] // 2)
+
+    def _run(self, run: Callable[..., int], x: Tensor, outputs: int) -> Tensor:
+        rows, inputs = x.contiguous(), self._weight.shape[1]
+        if rows.dtype != torch.float32 or rows.shape[1] != inputs:
+            raise ValueError(f"rows of {inputs} float32 are needed, not {tuple(rows.shape)} {rows.dtype}")
+        out = torch.empty(len(rows), outputs, dtype=torch.float32)
+        if len(rows) == 0:
+            return out
+        part = ProductPart(
+            x=rows.data_ptr(),
+            out=out.data_ptr(),
+            linear=LinearPart(
+                weight=self._weight.data_ptr(),
+                scales=None if self._scales is None else self._scales.data_ptr(),
+                bias=None if self._bias is None else self._bias.data_ptr(),
+            ),
+            rows=len(rows),
+            inputs=inputs,
+            outputs=outputs,
+            threads=torch.get_num_threads(),
+        )
+        if run(ctypes.byref(part), torch_team()):
+            raise MemoryError("no memory for a product")
+        return out

@@ -74,6 +74,20 @@ int guarded(Call call) {
     }
 }
 
+template <bool GATED>
+int run_product(const dynofarm_product& product, void* team) {
+    return guarded([&] {
+        const auto start = reinterpret_cast<dynofarm::TeamStart>(team);
+        if (product.rows <= dynofarm::FewRowsJob<Weight, GATED>::MOST_ROWS) {
+            dynofarm::FewRowsJob<Weight, GATED> job(product);
+            run_beside_torch(job, product.threads, start);
+        } else {
+            dynofarm::ProductJob<Weight, GATED> job(product);
+            run_beside_torch(job, product.threads, start);
+        }
+    });
+}
+
 }  // namespace
 
 extern "C" {
@@ -105,11 +119,9 @@ int dynofarm_pass_attend(void* model, const dynofarm_layer_rows* rows, void* tea
     return guarded([&] { static_cast<Model*>(model)->attend(*rows, reinterpret_cast<dynofarm::TeamStart>(team)); });
 }
 
-int dynofarm_product_run(const dynofarm_product* product, void* team) {
-    return guarded([&] {
-        dynofarm::ProductJob<Weight> job(*product);
-        run_beside_torch(job, product->threads, reinterpret_cast<dynofarm::TeamStart>(team));
-    });
-}
+int dynofarm_product_run(const dynofarm_product* product, void* team) { return run_product<false>(*product, team); }
+
+// silu(gate) * up of a weight whose rows are those of gate and then those of up, `outputs` each.
+int dynofarm_gated_run(const dynofarm_product* product, void* team) { return run_product<true>(*product, team); }
 
 }  // extern "C"

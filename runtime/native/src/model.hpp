@@ -73,14 +73,4 @@ inline void rotate(float* head, const float* cosines, const float* sines, int ha
     }
 }
 
-// gate / (1 + e^-gate) * up
-inline void gate_values(const float* gate, const float* up, int count, float* out) {
-    int i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        const vf g = load(gate + i);
-        store(out + i, g / (exponential(-g) + 1.0f) * load(up + i));
-    }
-    for (; i < count; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
-}
-
 }  // namespace dynofarm

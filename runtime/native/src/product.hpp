@@ -89,7 +89,8 @@ inline void multiply_rows(int rows, const float* x, int inputs, const float* pan
 }
 
 // Each number is one sum in the order of the inputs: no division of the work changes a bit.
-template <class Weight>
+// GATED: the weight has 2 * outputs rows, gate's and then up's, and what is put out is silu(gate) * up.
+template <class Weight, bool GATED>
 class ProductJob : public Job {
    public:
     explicit ProductJob(const dynofarm_product& product) : product_(product) {
@@ -111,13 +112,21 @@ class ProductJob : public Job {
         const int first = chunk % groups() * panels_each_, last = std::min(panels(), first + panels_each_);
         const int row = chunk / groups() * block_rows_;
         const int rows = std::min(block_rows_, product_.rows - row);
-        thread_local Lines<float> held;
-        held.resize(std::max<std::size_t>(held.size(), static_cast<std::size_t>(MOST_DEPTH + 8) * PANEL));
+        Memory& held = memory();
+        held.fit(GATED ? static_cast<std::size_t>(panels_each_) * PANEL * block_rows_ : 0);
         for (int k = 0; k < product_.inputs; k += depth_) {
-            const int depth = std::min(depth_, product_.inputs - k);
-            for (int panel = first; panel < last; ++panel) multiply_panel(panel, row, rows, k, depth, held.data());
+            const Part part{product_.x + static_cast<std::size_t>(row) * product_.inputs + k, rows, k,
+                            std::min(depth_, product_.inputs - k)};
+            for (int panel = first; panel < last; ++panel) {
+                multiply_panel(panel * PANEL, columns(panel), part, out(panel, row));
+                if (GATED) multiply_panel(product_.outputs + panel * PANEL, columns(panel), part, up(panel - first));
+            }
         }
-        for (int panel = first; panel < last; ++panel) put_scales(panel, row, rows);
+        for (int panel = first; panel < last; ++panel) {
+            scale(panel * PANEL, columns(panel), rows, out(panel, row));
+            if (GATED) scale(product_.outputs + panel * PANEL, columns(panel), rows, up(panel - first));
+            if (GATED) gate(columns(panel), rows, up(panel - first), out(panel, row));
+        }
     }
 
     void finish(int) override {}
@@ -127,56 +136,127 @@ class ProductJob : public Job {
     static constexpr int MOST_DEPTH = 24 * 1024 / (4 * PANEL);
     // Activations of a block stay in the second cache while the panels of a chunk go by.
     static constexpr int BLOCK_ROWS = 256;
-    static constexpr int PANELS_EACH = 3;
+    static constexpr int PANELS_EACH = GATED ? 2 : 3;
+
+    struct Memory {
+        Lines<float> turned = Lines<float>(static_cast<std::size_t>(MOST_DEPTH + 8) * PANEL);
+        Lines<float> up;
+
+        void fit(std::size_t sums) {
+            if (up.size() < sums) up.resize(sums);
+        }
+    };
+
+    // Inputs [first, first + depth) of a block of rows; `x`: where they begin.
+    struct Part {
+        const float* x;
+        int rows, first, depth;
+    };
+
+    struct Sums {
+        float* to;
+        std::size_t stride;
+    };
+
+    static Memory& memory() {
+        thread_local Memory held;
+        return held;
+    }
 
     int panels() const { return (product_.outputs + PANEL - 1) / PANEL; }
     int groups() const { return (panels() + panels_each_ - 1) / panels_each_; }
     int columns(int panel) const { return std::min(PANEL, product_.outputs - panel * PANEL); }
 
-    float* out(int panel, int row) const {
-        return product_.out + static_cast<std::size_t>(row) * product_.outputs + panel * PANEL;
+    Sums out(int panel, int row) const {
+        const std::size_t stride = product_.outputs;
+        return {product_.out + row * stride + panel * PANEL, stride};
     }
 
-    void multiply_panel(int panel, int row, int rows, int k, int depth, float* turned) const {
+    // What the gates of a panel are multiplied with, until all of the chunk's sums are there.
+    Sums up(int place) const {
+        return {memory().up.data() + static_cast<std::size_t>(place) * PANEL, static_cast<std::size_t>(panels_each_) * PANEL};
+    }
+
+    // Adds a part to the sums of the weight's rows [first, first + columns); the first part begins them.
+    void multiply_panel(int first, int columns, const Part& part, const Sums& sums) const {
         const Weight* weight = static_cast<const Weight*>(product_.linear.weight) +
-                               static_cast<std::size_t>(panel) * PANEL * product_.inputs + k;
-        turn_panel(weight, product_.inputs, columns(panel), depth, turned);
-        const float* x = product_.x + static_cast<std::size_t>(row) * product_.inputs + k;
-        for (int done = 0; done < rows; done += STRIP) {
-            const int count = std::min(STRIP, rows - done);
-            const float* from = x + static_cast<std::size_t>(done) * product_.inputs;
-            if (columns(panel) == PANEL) {
-                const Strip strip{out(panel, row + done), static_cast<std::size_t>(product_.outputs), k == 0};
-                multiply_rows(count, from, product_.inputs, turned, depth, strip);
+                               static_cast<std::size_t>(first) * product_.inputs + part.first;
+        float* turned = memory().turned.data();
+        turn_panel(weight, product_.inputs, columns, part.depth, turned);
+        for (int done = 0; done < part.rows; done += STRIP) {
+            const int count = std::min(STRIP, part.rows - done);
+            const float* from = part.x + static_cast<std::size_t>(done) * product_.inputs;
+            const Strip strip{sums.to + done * sums.stride, sums.stride, part.first == 0};
+            if (columns == PANEL) {
+                multiply_rows(count, from, product_.inputs, turned, part.depth, strip);
             } else {
-                multiply_edge(count, from, turned, depth, panel, row + done, k == 0);
+                multiply_edge(count, from, turned, part.depth, columns, strip);
             }
         }
     }
 
     // The last panel, narrower than the registers: through a strip of its own.
-    void multiply_edge(int count, const float* x, const float* turned, int depth, int panel, int row, bool begins) const {
+    void multiply_edge(int count, const float* x, const float* turned, int depth, int columns, const Strip& strip) const {
         float edge[STRIP][PANEL] = {};
-        for (int i = 0; i < count && !begins; ++i) std::copy_n(out(panel, row + i), columns(panel), edge[i]);
-        multiply_rows(count, x, product_.inputs, turned, depth, Strip{edge[0], PANEL, begins});
-        for (int i = 0; i < count; ++i) std::copy_n(edge[i], columns(panel), out(panel, row + i));
+        for (int i = 0; i < count && !strip.begins; ++i) std::copy_n(strip.out + i * strip.stride, columns, edge[i]);
+        multiply_rows(count, x, product_.inputs, turned, depth, Strip{edge[0], PANEL, strip.begins});
+        for (int i = 0; i < count; ++i) std::copy_n(edge[i], columns, strip.out + i * strip.stride);
     }
 
-    void put_scales(int panel, int row, int rows) const {
+    void scale(int first, int columns, int rows, const Sums& sums) const {
         const Linear& linear = product_.linear;
         if (!linear.scales && !linear.bias) return;
-        const int first = panel * PANEL;
         for (int i = 0; i < rows; ++i) {
-            float* line = out(panel, row + i);
-            for (int column = 0; column < columns(panel); ++column) {
+            float* line = sums.to + i * sums.stride;
+            for (int column = 0; column < columns; ++column) {
                 if (linear.scales) line[column] *= linear.scales[first + column];
                 if (linear.bias) line[column] += linear.bias[first + column];
             }
         }
     }
 
+    static void gate(int columns, int rows, const Sums& up, const Sums& out) {
+        for (int i = 0; i < rows; ++i) {
+            float* line = out.to + i * out.stride;
+            gate_values(line, up.to + i * up.stride, columns, line);
+        }
+    }
+
     const dynofarm_product product_;
     int block_rows_, depth_, panels_each_;
+};
+
+// The same for so few activations that turning the weight would cost more than it gains.
+template <class Weight, bool GATED>
+class FewRowsJob : public Job {
+   public:
+    static constexpr int MOST_ROWS = 11;
+
+    explicit FewRowsJob(const dynofarm_product& product)
+        : product_(product), division_(Division::of(product.outputs, row_bytes(product), product.threads, Pool::MOST_CHUNKS)) {}
+
+    int phases() const override { return 1; }
+    int chunks(int) const override { return division_.pieces; }
+
+    void run(int, int chunk) override {
+        const int first = division_.begin(chunk), last = division_.begin(chunk + 1);
+        if constexpr (GATED) {
+            multiply_gated<Weight>(product_.linear, product_.x, product_.rows, product_.inputs, product_.outputs, first, last, product_.out);
+        } else {
+            const Sink sink{product_.out, static_cast<std::size_t>(product_.outputs), 0, false};
+            multiply<Weight>(product_.linear, product_.x, product_.rows, product_.inputs, first, last, sink);
+        }
+    }
+
+    void finish(int) override {}
+
+   private:
+    static std::int64_t row_bytes(const dynofarm_product& product) {
+        return static_cast<std::int64_t>(product.inputs) * static_cast<int>(sizeof(Weight)) * (GATED ? 2 : 1);
+    }
+
+    const dynofarm_product product_;
+    const Division division_;
 };
 
 }  // namespace dynofarm

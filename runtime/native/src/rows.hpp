@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "simd.hpp"
 
@@ -156,6 +158,59 @@ void multiply(const Linear& linear, const Value* x, int items, int inputs, int f
         case 4: return multiply_by<4, Weight>(linear, x, items, inputs, first, last, sink);
         case 5: return multiply_by<5, Weight>(linear, x, items, inputs, first, last, sink);
         default: return multiply_by<6, Weight>(linear, x, items, inputs, first, last, sink);
+    }
+}
+
+// gate / (1 + e^-gate) * up
+inline void gate_values(const float* gate, const float* up, int count, float* out) {
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const vf g = load(gate + i);
+        store(out + i, g / (exponential(-g) + 1.0f) * load(up + i));
+    }
+    for (; i < count; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+}
+
+// How the rows of a weight are divided among threads.
+struct Division {
+    // Weights of one piece: some microseconds of reading, so that no thread waits long for the last one.
+    static constexpr int PIECE_BYTES = 96 * 1024;
+    static constexpr int PIECE_ROWS = 8;
+
+    int rows;
+    int pieces;
+
+    // A row has `row_bytes`, and there are never more than `most` pieces.
+    static Division of(int rows, std::int64_t row_bytes, int threads, int most) {
+        if (threads <= 1) return {rows, 1};
+        const std::int64_t groups = (rows + PIECE_ROWS - 1) / PIECE_ROWS;
+        const std::int64_t wanted = rows * row_bytes / PIECE_BYTES + 1;
+        return {rows, static_cast<int>(std::max<std::int64_t>(1, std::min({wanted, groups, std::int64_t{most}})))};
+    }
+
+    // Where a piece begins, in multiples of PIECE_ROWS; it ends where the next one begins.
+    int begin(int piece) const {
+        const std::int64_t groups = (rows + PIECE_ROWS - 1) / PIECE_ROWS;
+        return static_cast<int>(std::min<std::int64_t>(rows, groups * piece / pieces * PIECE_ROWS));
+    }
+};
+
+// silu(gate) * up for outputs [first, last) of `outputs`; the weight has gate's rows and then up's.
+template <class Weight, class Value>
+void multiply_gated(const Linear& linear, const Value* x, int items, int inputs, int outputs, int first, int last, float* out) {
+    struct Memory {
+        Lines<float> gate, up;
+    };
+    thread_local Memory held;
+    const int count = last - first;
+    const std::size_t size = static_cast<std::size_t>(items) * count;
+    if (held.gate.size() < size) held.gate.resize(size), held.up.resize(size);
+    const std::size_t stride = count;
+    multiply<Weight>(linear, x, items, inputs, first, last, Sink{held.gate.data(), stride, first, false});
+    multiply<Weight>(linear, x, items, inputs, outputs + first, outputs + last, Sink{held.up.data(), stride, outputs + first, false});
+    for (int item = 0; item < items; ++item) {
+        gate_values(held.gate.data() + item * stride, held.up.data() + item * stride, count,
+                    out + static_cast<std::size_t>(item) * outputs + first);
     }
 }
 

@@ -50,24 +50,24 @@ class StepJob : public Job {
 
     int chunks(int phase) const override {
         switch (part_of(phase)) {
-            case QKV: return pieces(qkv_width(config_), config_.hidden);
+            case QKV: return division(qkv_width(config_), config_.hidden).pieces;
             case ATTEND: return units_.chunks();
-            case OUT: return pieces(config_.hidden, config_.heads * config_.head_dim);
-            case GATE_UP: return pieces(config_.ffn, 2 * config_.hidden);
-            case DOWN: return pieces(config_.hidden, config_.ffn);
-            default: return pieces(config_.vocab, config_.hidden);
+            case OUT: return division(config_.hidden, config_.heads * config_.head_dim).pieces;
+            case GATE_UP: return division(config_.ffn, 2 * config_.hidden).pieces;
+            case DOWN: return division(config_.hidden, config_.ffn).pieces;
+            default: return division(config_.vocab, config_.hidden).pieces;
         }
     }
 
     void run(int phase, int chunk) override {
         const int layer = phase / PHASES;
         switch (part_of(phase)) {
-            case QKV: return run_qkv(layer, chunk, chunks(phase));
+            case QKV: return run_qkv(layer, chunk);
             case ATTEND: return units_.run(chunk, keys_of(layer), qkv_.data(), qkv_width(config_));
-            case OUT: return add_product(weights_.layers[layer].o, config_.heads * config_.head_dim, chunk, chunks(phase));
-            case GATE_UP: return run_gate_up(layer, chunk, chunks(phase));
-            case DOWN: return add_product(weights_.layers[layer].down, config_.ffn, chunk, chunks(phase));
-            default: return run_head(chunk, chunks(phase));
+            case OUT: return add_product(weights_.layers[layer].o, config_.heads * config_.head_dim, chunk);
+            case GATE_UP: return run_gate_up(layer, chunk);
+            case DOWN: return add_product(weights_.layers[layer].down, config_.ffn, chunk);
+            default: return run_head(chunk);
         }
     }
 
@@ -86,35 +86,13 @@ class StepJob : public Job {
    private:
     enum Part { QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD };
     static constexpr int PHASES = 5;
-    // Weights of one chunk: some microseconds of reading, so that no thread waits long for the last one.
-    static constexpr int CHUNK_BYTES = 96 * 1024;
-    static constexpr int CHUNK_ROWS = 8;
-
-    struct Memory {
-        Lines<float> gate, up;
-    };
-
-    static Memory& memory() {
-        thread_local Memory held;
-        return held;
-    }
-
     Part part_of(int phase) const {
         return phase == config_.layers * PHASES ? HEAD : static_cast<Part>(phase % PHASES);
     }
 
-    int pieces(int rows, int inputs) const {
-        if (step_->threads <= 1) return 1;
-        const std::int64_t bytes = static_cast<std::int64_t>(rows) * inputs * static_cast<int>(sizeof(Weight));
-        const std::int64_t most = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-        return static_cast<int>(std::max<std::int64_t>(1, std::min({bytes / CHUNK_BYTES + 1, most, std::int64_t{Pool::MOST_CHUNKS}})));
-    }
-
-    // Rows [first, last) of a piece, in multiples of CHUNK_ROWS.
-    static void bounds(int rows, int piece, int pieces, int& first, int& last) {
-        const std::int64_t groups = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-        first = static_cast<int>(std::min<std::int64_t>(rows, groups * piece / pieces * CHUNK_ROWS));
-        last = static_cast<int>(std::min<std::int64_t>(rows, groups * (piece + 1) / pieces * CHUNK_ROWS));
+    Division division(int rows, int inputs) const {
+        const std::int64_t row_bytes = static_cast<std::int64_t>(inputs) * static_cast<int>(sizeof(Weight));
+        return Division::of(rows, row_bytes, step_->threads, Pool::MOST_CHUNKS);
     }
 
     void fit(int rows) {
@@ -180,44 +158,30 @@ class StepJob : public Job {
         take_input(normal_.data(), step_->wanted * config_.hidden);
     }
 
-    void run_qkv(int layer, int chunk, int chunks) {
-        int first, last;
-        bounds(qkv_width(config_), chunk, chunks, first, last);
+    void run_qkv(int layer, int chunk) {
+        const Division division = this->division(qkv_width(config_), config_.hidden);
         const Sink sink{qkv_.data(), static_cast<std::size_t>(qkv_width(config_)), 0, false};
-        multiply<Weight>(weights_.layers[layer].qkv, current_, step_->rows, config_.hidden, first, last, sink);
+        multiply<Weight>(weights_.layers[layer].qkv, current_, step_->rows, config_.hidden, division.begin(chunk),
+                         division.begin(chunk + 1), sink);
     }
 
-    void add_product(const Linear& linear, int inputs, int chunk, int chunks) {
-        int first, last;
-        bounds(config_.hidden, chunk, chunks, first, last);
+    void add_product(const Linear& linear, int inputs, int chunk) {
+        const Division division = this->division(config_.hidden, inputs);
         const Sink sink{x_.data(), static_cast<std::size_t>(config_.hidden), 0, true};
-        multiply<Weight>(linear, current_, step_->rows, inputs, first, last, sink);
+        multiply<Weight>(linear, current_, step_->rows, inputs, division.begin(chunk), division.begin(chunk + 1), sink);
     }
 
-    void run_gate_up(int layer, int chunk, int chunks) {
-        int first, last;
-        bounds(config_.ffn, chunk, chunks, first, last);
-        const int count = last - first;
-        Memory& held = memory();
-        const std::size_t size = static_cast<std::size_t>(step_->rows) * count;
-        if (held.gate.size() < size) held.gate.resize(size), held.up.resize(size);
-        const Linear& both = weights_.layers[layer].gate_up;
-        const Sink gate{held.gate.data(), static_cast<std::size_t>(count), first, false};
-        const Sink up{held.up.data(), static_cast<std::size_t>(count), config_.ffn + first, false};
-        multiply<Weight>(both, current_, step_->rows, config_.hidden, first, last, gate);
-        multiply<Weight>(both, current_, step_->rows, config_.hidden, config_.ffn + first, config_.ffn + last, up);
-        for (int row = 0; row < step_->rows; ++row) {
-            const std::size_t place = static_cast<std::size_t>(row) * count;
-            gate_values(held.gate.data() + place, held.up.data() + place, count,
-                        gated_.data() + static_cast<std::size_t>(row) * config_.ffn + first);
-        }
+    void run_gate_up(int layer, int chunk) {
+        const Division division = this->division(config_.ffn, 2 * config_.hidden);
+        multiply_gated<Weight>(weights_.layers[layer].gate_up, current_, step_->rows, config_.hidden, config_.ffn,
+                               division.begin(chunk), division.begin(chunk + 1), gated_.data());
     }
 
-    void run_head(int chunk, int chunks) {
-        int first, last;
-        bounds(config_.vocab, chunk, chunks, first, last);
+    void run_head(int chunk) {
+        const Division division = this->division(config_.vocab, config_.hidden);
         const Sink sink{step_->logits, static_cast<std::size_t>(config_.vocab), 0, false};
-        multiply<Weight>(weights_.head, current_, step_->wanted, config_.hidden, first, last, sink);
+        multiply<Weight>(weights_.head, current_, step_->wanted, config_.hidden, division.begin(chunk),
+                         division.begin(chunk + 1), sink);
     }
 
     // Normalises heads where the model does, turns them to their positions, stores keys and values.

@@ -30,7 +30,7 @@ def exact(linear: Linear, x: Tensor) -> Tensor:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rows=st.integers(12, 40) | st.sampled_from([255, 256, 257, 300]),
+    rows=st.integers(1, 40) | st.sampled_from([255, 256, 257, 300]),
     outputs=SIZES,
     inputs=SIZES,
     has_bias=st.booleans(),
@@ -46,6 +46,24 @@ def test_any_shape_agrees_with_sums_in_double_precision(
     assert (linear(x).double() - wanted).abs().max() < max(tolerance, 1e-4)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 40) | st.sampled_from([255, 256, 257, 300]),
+    half=SIZES,
+    inputs=SIZES,
+    has_bias=st.booleans(),
+    kind=st.sampled_from(["auto", "int8"]),
+)
+def test_gate_and_up_in_one_product_are_what_their_outputs_give(
+    rows: int, half: int, inputs: int, has_bias: bool, kind: str
+) -> None:
+    linear = random_linear(2 * half, inputs, has_bias=has_bias, kind=kind)
+    x = torch.randn(rows, inputs, generator=torch.Generator().manual_seed(rows))
+    gate, up = linear(x).double().chunk(2, dim=1)
+    wanted = torch.nn.functional.silu(gate) * up
+    assert torch.allclose(linear.gated(x).double(), wanted, rtol=2e-6, atol=1e-5)
+
+
 def test_neither_threads_nor_neighbours_change_a_bit() -> None:
     linear = random_linear(200, 576, has_bias=True)
     x = torch.randn(300, 576)
@@ -55,6 +73,23 @@ def test_neither_threads_nor_neighbours_change_a_bit() -> None:
         torch.set_num_threads(threads)
         assert torch.equal(linear(x), whole)
     assert torch.equal(linear(x[41:141]), whole[41:141])
+
+
+def test_neither_threads_nor_neighbours_change_a_bit_of_gated_rows() -> None:
+    linear = random_linear(2 * 200, 576, has_bias=True)
+    x = torch.randn(300, 576)
+    torch.set_num_threads(1)
+    whole = linear.gated(x)
+    for threads in (2, 3):
+        torch.set_num_threads(threads)
+        assert torch.equal(linear.gated(x), whole)
+    assert torch.equal(linear.gated(x[41:141]), whole[41:141])
+
+
+def test_no_rows_give_no_rows() -> None:
+    linear = random_linear(40, 24, has_bias=True)
+    assert linear(torch.empty(0, 24)).shape == (0, 40)
+    assert linear.gated(torch.empty(0, 24)).shape == (0, 20)
 
 
 def test_rows_that_do_not_lie_together_are_taken() -> None:
