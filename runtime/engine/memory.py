@@ -1,6 +1,5 @@
 """The process's footprint as the system charges it, sampled during trials; memory given back between them."""
 
-import ctypes
 import gc
 import os
 import resource
@@ -14,6 +13,7 @@ from pathlib import Path
 from contract.events import MemorySampled
 from contract.ios_app import ENV_MEMORY_LIMIT
 from runtime.engine.emit import PENDING_SEQ, EventEmitter
+from runtime.engine.heap import trim
 
 SAMPLE_INTERVAL_S = 0.04
 _STATUS = Path("/proc/self/status")
@@ -106,9 +106,7 @@ def give_back_memory() -> None:
     that the allocator keeps.
     """
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    trim()
 
 
 class FootprintSampler:

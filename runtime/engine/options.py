@@ -11,6 +11,8 @@ Origin = Literal["asked", "calibrated", "default"]
 
 DEFAULT_BATCH_SEQUENCES: Final = 8
 DEFAULT_PREFILL_CHUNK_TOKENS: Final = 512
+_DEFAULT_CHUNK_TOKENS_BY_TIER: Final = {"native": 256}
+"""Its products are as fast with half of the rows, which leave 8 MB less behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def decide_options(arm: ArmSpec, here: CalibrationKey) -> ArmSetup:
     values: dict[OptionName, int] = {
         "threads": here.cores,
         "max_batch_sequences": DEFAULT_BATCH_SEQUENCES,
-        "prefill_chunk_tokens": DEFAULT_PREFILL_CHUNK_TOKENS,
+        "prefill_chunk_tokens": _DEFAULT_CHUNK_TOKENS_BY_TIER.get(here.tier, DEFAULT_PREFILL_CHUNK_TOKENS),
     }
     origins: dict[OptionName, Origin] = {}
     for name in CALIBRATED_OPTIONS:

@@ -8,6 +8,7 @@ from contract.workload import CompiledWorkload
 from runtime.engine.arm import Arm, CallBroke, CallDone, CallRequest, Fact
 from runtime.engine.errors import CancelledError
 from runtime.engine.graph import CallKey, Decision, GraphProgress, StartCall, StartRound
+from runtime.engine.heap import PrefillLeavings
 from runtime.engine.prompts import PromptBook
 from runtime.engine.record import TrialRecorder
 from runtime.engine.watchdog import Watchdog
@@ -65,6 +66,7 @@ class Trial:
         return progress.failure
 
     def _advance_to_end(self, progress: GraphProgress, arm: Arm) -> None:
+        leavings = PrefillLeavings()
         while True:
             self._watchdog.check()
             while decisions := progress.decide(time.monotonic_ns()):
@@ -77,6 +79,7 @@ class Trial:
                 for fact in facts:
                     self._take(fact, progress)
                 self._recorder.kv(arm.kv_state())
+                leavings.look(facts)
                 if not facts:
                     self._watchdog.wait(IDLE_S)
             else:

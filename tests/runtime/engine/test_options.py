@@ -25,16 +25,19 @@ def values(setup: ArmSetup) -> tuple[int, int, int]:
     return setup.threads, setup.max_batch_sequences, setup.prefill_chunk_tokens
 
 
-def test_where_nothing_is_known_the_defaults_are_every_core_8_and_512() -> None:
-    setup = decided(here=KEY.model_copy(update={"cores": 12}))
-    assert values(setup) == (12, 8, 512)
+@pytest.mark.parametrize(("tier", "chunk_tokens"), [("aten", 512), ("cuda", 512), ("native", 256)])
+def test_where_nothing_is_known_the_defaults_are_every_core_8_and_the_tiers_chunk(
+    tier: str, chunk_tokens: int
+) -> None:
+    setup = decided(here=KEY.model_copy(update={"cores": 12, "tier": tier}))
+    assert values(setup) == (12, 8, chunk_tokens)
     assert set(setup.origins.values()) == {"default"}
     assert setup.ignored == ""
 
 
 def test_a_calibration_that_holds_fills_what_was_left_open_and_nothing_else() -> None:
-    setup = decided(calibration(threads=1), max_batch_sequences=4)
-    assert values(setup) == (1, 4, 256)
+    setup = decided(calibration(threads=1, prefill_chunk_tokens=128), max_batch_sequences=4)
+    assert values(setup) == (1, 4, 128)
     assert setup.origins == {
         "threads": "calibrated",
         "max_batch_sequences": "asked",
@@ -45,8 +48,9 @@ def test_a_calibration_that_holds_fills_what_was_left_open_and_nothing_else() ->
 @pytest.mark.parametrize("name", list(CalibrationKey.model_fields))
 def test_one_made_for_anything_else_is_ignored_as_a_whole_with_the_reason(name: str) -> None:
     other = 7 if name == "cores" else "other"
-    setup = decided(calibration(threads=1), KEY.model_copy(update={name: other}), max_batch_sequences=4)
-    assert values(setup) == (7 if name == "cores" else 2, 4, 512)
+    given = calibration(threads=1, prefill_chunk_tokens=128)
+    setup = decided(given, KEY.model_copy(update={name: other}), max_batch_sequences=4)
+    assert values(setup) == (7 if name == "cores" else 2, 4, 512 if name == "tier" else 256)
     assert setup.origins["threads"] == setup.origins["prefill_chunk_tokens"] == "default"
     assert setup.ignored == f"{name}: {getattr(KEY, name)} then, {other} now"
 
@@ -85,7 +89,7 @@ def test_an_attempt_runs_with_what_its_device_was_calibrated_to_and_says_so(run:
     }
     assert (arms["paged"]["max_batch_sequences"], arms["paged"]["prefill_chunk_tokens"]) == (1, 16)
     assert arms["paged"]["calibrated_at"] == "2026-11-29T00:00:00+00:00"
-    assert arms["serial"]["prefill_chunk_tokens"] == 512
+    assert arms["serial"]["prefill_chunk_tokens"] == (256 if key.tier == "native" else 512)
     assert "tier: another then" in arms["serial"]["calibration_ignored"]
     # They were used and not only named.
     trials = {event.trial: event.arm for event in of_type(events, "trial_started")}
