@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +74,7 @@ def built_library(folder: Path, flags: tuple[str, ...], *, rebuild: bool = False
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(library.with_suffix(".lock"), deadline_s):
+            _remove_abandoned_builds(folder)
             if rebuild:
                 library.unlink(missing_ok=True)
             if not library.exists():
@@ -81,6 +82,15 @@ def built_library(folder: Path, flags: tuple[str, ...], *, rebuild: bool = False
     except OSError as error:
         raise CompilerFailedError(f"{folder}: {error.strerror or error}") from error
     return library
+
+
+def _remove_abandoned_builds(folder: Path) -> None:
+    """Of compilations whose process was killed: older than any that may still run."""
+    oldest_s = time.time() - 2 * BUILD_DEADLINE_S
+    for scratch in folder.glob("build-*"):
+        with suppress(OSError):
+            if scratch.stat().st_mtime < oldest_s:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _compile(compiler: str, flags: tuple[str, ...], library: Path, deadline_s: float) -> None:

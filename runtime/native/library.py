@@ -1,6 +1,8 @@
 """The C interface as ctypes sees it; loaded once per process."""
 
 import ctypes
+import os
+import struct
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -132,6 +134,9 @@ class ProductPart(ctypes.Structure):
 
 def open_library(path: Path) -> ctypes.CDLL:
     """LibraryRefusedError when the file is no library of ours for this machine."""
+    if not _is_whole(path):
+        # The loader would map what is not there, and the first touch of it would end the process.
+        raise LibraryRefusedError(f"{path.name} is cut short")
     try:
         library = ctypes.CDLL(str(path))
         library.dynofarm_instruction_set.restype = c_char_p
@@ -152,6 +157,23 @@ def open_library(path: Path) -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise LibraryRefusedError(f"{path.name} cannot be loaded: {error}") from error
     return library
+
+
+def _is_whole(path: Path) -> bool:
+    """False for an ELF file (64 bits, little-endian) that ends before its last part, the section table."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            size_bytes = os.fstat(file.fileno()).st_size
+    except OSError:
+        return True  # the loader says what is wrong
+    if not head.startswith(b"\x7fELF\x02\x01"):
+        return True
+    if len(head) < 64:
+        return False
+    (start_bytes,) = struct.unpack_from("<Q", head, 40)
+    entry_bytes, entries = struct.unpack_from("<HH", head, 58)
+    return bool(start_bytes + entry_bytes * entries <= size_bytes)
 
 
 @cache

@@ -33,10 +33,11 @@ template <class Value>
 inline void find_tile(TileKeys<Value>& tile, const Value* layer, const Shape& shape, const std::int32_t* table,
                       int block_tokens, int first, int last) {
     tile.count = std::min(TILE, last - first);
+    int block = first / block_tokens, place = first % block_tokens;
     for (int i = 0; i < tile.count; ++i) {
-        const int token = first + i;
-        const std::size_t slot = static_cast<std::size_t>(table[token / block_tokens]) * block_tokens + token % block_tokens;
+        const std::size_t slot = static_cast<std::size_t>(table[block]) * block_tokens + place;
         tile.keys[i] = layer + slot * shape.slot_values();
+        if (++place == block_tokens) place = 0, ++block;
     }
     // The rest of the tile repeats a key that may be read; its scores are hidden.
     for (int i = tile.count; i < TILE; ++i) tile.keys[i] = tile.keys[tile.count - 1];

@@ -157,3 +157,31 @@ def test_the_cache_is_the_users(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert cache_folder() == Path(folder)
+
+
+def test_a_library_cut_short_ends_no_process_and_is_built_again(tmp_path: Path) -> None:
+    """As a machine leaves it that lost its power: mapped, it would end whoever touches what is not there."""
+    built = built_library(tmp_path / "native", Kinds("float32", "float32").flags)
+    whole = built.read_bytes()
+    built.unlink()
+    built.write_bytes(whole[: len(whole) * 6 // 10])
+    program = "from runtime.native.library import Kinds, load_library; "
+    program += "load_library(Kinds('float32', 'float32'))"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "DYNOFARM_HOME": str(tmp_path)},
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0
+    assert built.stat().st_size > len(whole) // 2
+
+
+def test_what_killed_compilations_left_is_removed(compiler: Compiler) -> None:
+    cache = compiler('echo built > "$out"')
+    for name, age_s in [("build-old", 3600.0), ("build-new", 0.0)]:
+        (cache / name).mkdir(parents=True)
+        os.utime(cache / name, (time.time() - age_s,) * 2)
+    built_library(cache, FLAGS)
+    assert [path.name for path in cache.glob("build-*")] == ["build-new"]
