@@ -184,13 +184,13 @@ class PassJob : public Job {
         const auto find = [&](TileKeys<Value>& found, int first) {
             find_tile(found, keys(), shape_, spans_[tile.span].table, store_.block_tokens, first, last);
         };
-        const int turns = TileAttention<Value>::turns(heads);
         find(tiles[0], 0);
         for (int first = 0, turn = 0; first < last; first += TILE, turn ^= 1) {
             Ahead ahead;
             if (first + TILE < last) {
                 find(tiles[turn ^ 1], first + TILE);
-                ahead = Ahead(tiles[turn ^ 1], shape_, tile.kv_head, 1, turns);
+                // At once: beside so many query heads it does not show, and portions cost more than they gain.
+                ahead = Ahead(tiles[turn ^ 1], shape_, tile.kv_head, 1, 1);
             }
             attention.add(tiles[turn], tile.kv_head, first, queries, ahead);
         }
