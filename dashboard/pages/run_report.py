@@ -126,19 +126,27 @@ def _verdicts(verdicts: Sequence[MetricVerdict]) -> Component:
 
 
 def _verdict_row(verdict: MetricVerdict) -> list[Content]:
-    interval = verdict.interval_percent
     dropped = f" ({verdict.pairs_dropped} dropped)" if verdict.pairs_dropped else ""
     return [
         _metric_name(verdict.metric),
         badge(verdict.verdict),
         change(verdict.change_percent) if verdict.change_percent is not None else "–",
-        f"{change(interval[0])} to {change(interval[1])}" if interval else "–",
+        _interval(verdict),
         f"{verdict.p_value:.3g}" if verdict.p_value is not None else "–",
         f"{verdict.pairs}{dropped}",
         f"{verdict.mde_percent:.1f} %" if verdict.mde_percent is not None else "–",
         f"{verdict.floor_percent:g} %",
         verdict.reason or "–",
     ]
+
+
+def _interval(verdict: MetricVerdict) -> str:
+    """With its coverage where so few pairs give less than the usual 95 %."""
+    if verdict.interval_percent is None:
+        return "–"
+    low, high = map(change, verdict.interval_percent)
+    covered = verdict.interval_confidence
+    return f"{low} to {high}" + (f" (covers {covered * 100:.0f} %)" if covered and covered < 0.95 else "")
 
 
 def _metric_name(name: str) -> Component:

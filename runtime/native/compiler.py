@@ -110,7 +110,9 @@ def _compile(compiler: str, flags: tuple[str, ...], library: Path, deadline_s: f
             raise CompilerFailedError(f"{compiler} took longer than {BUILD_DEADLINE_S:.0f} s") from None
         if done.returncode != 0 or not fresh.exists():
             said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
-            worst = next((line for line in said if "error" in line), said[0])
+            # A full disk is the linker's news; the compiler's last line only says that the linker failed.
+            marks = ("No space left", "error")
+            worst = next((line for mark in marks for line in said if mark in line), said[0])
             raise CompilerFailedError(f"{compiler} failed: {worst[:300]}")
         os.replace(fresh, library)
 

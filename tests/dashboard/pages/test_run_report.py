@@ -43,6 +43,12 @@ def test_each_verdict_shows_interval_p_pairs_and_the_smallest_detectable_effect(
     assert "5 (1 dropped)" in _text(verdicts=[story.verdict(pairs=5, pairs_dropped=1)])
 
 
+def test_an_interval_of_few_pairs_says_what_it_covers() -> None:
+    few = _text(verdicts=[story.verdict(pairs=2, interval_confidence=0.5)])
+    assert "−63.9 % to −60.8 % (covers 50 %)" in few
+    assert "covers" not in _text(verdicts=[story.verdict(interval_confidence=0.96875)])
+
+
 def test_a_verdict_without_numbers_shows_why() -> None:
     unknown = {"change_percent": None, "interval_percent": None, "p_value": None, "mde_percent": None}
     verdict = story.verdict(verdict="inconclusive", pairs=1, reason="1 pair is not enough", **unknown)

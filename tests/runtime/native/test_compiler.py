@@ -92,6 +92,12 @@ def test_a_compiler_that_never_ends_is_stopped(compiler: Compiler, monkeypatch: 
     assert time.monotonic() - before_s < 30
 
 
+def test_a_full_disk_is_what_is_said_of_a_failed_link(compiler: Compiler) -> None:
+    said = "echo 'ld: final link failed: No space left on device' >&2; echo 'error: ld: 1' >&2; exit 1"
+    with pytest.raises(CompilerFailedError, match="No space left"):
+        built_library(compiler(said), FLAGS)
+
+
 def test_a_cache_that_cannot_be_written_is_named(compiler: Compiler, tmp_path: Path) -> None:
     compiler("exit 0")
     (tmp_path / "file").write_text("")
