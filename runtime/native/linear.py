@@ -1,8 +1,7 @@
-"""Linear layers of the native tier: its own products, so that torch's never set up their working memory."""
+"""Linear layers of the native tier: in float32 its own products, so torch's set up no working memory."""
 
 import ctypes
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -44,28 +43,18 @@ class NativeInt8Linear(Int8Linear):
 def linear_maker(placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:
     """For one model's weights. In bfloat16 torch's products stay: they use matrix units where there are."""
     pages = WeightPages()
-    if placement.dtype != torch.float32:
-        return partial(_torch_linear, pages, weight_dtype)
-    library = load_library(Kinds("int8" if weight_dtype == "int8" else "float32", "float32"))
+    is_int8, is_own = weight_dtype == "int8", placement.dtype == torch.float32
+    library = load_library(Kinds("int8" if is_int8 else "float32", "float32")) if is_own else None
 
     def make(weight: Tensor, bias: Tensor | None) -> Linear:
-        if weight_dtype == "int8":
-            return NativeInt8Linear(_held(make_int8_linear(weight, bias), pages), library)
-        return NativeLinear(pages.hold(weight), bias, library)
+        if is_int8:
+            made = make_int8_linear(weight, bias)
+            made = Int8Linear(pages.hold(made.weight), made.scales, bias)
+            return made if library is None else NativeInt8Linear(made, library)
+        held = pages.hold(weight)
+        return PlainLinear(held, bias) if library is None else NativeLinear(held, bias, library)
 
     return make
-
-
-def _torch_linear(
-    pages: WeightPages, weight_dtype: WeightDtype, weight: Tensor, bias: Tensor | None
-) -> Linear:
-    if weight_dtype == "int8":
-        return _held(make_int8_linear(weight, bias), pages)
-    return PlainLinear(pages.hold(weight), bias)
-
-
-def _held(linear: Int8Linear, pages: WeightPages) -> Int8Linear:
-    return Int8Linear(pages.hold(linear.weight), linear.scales, linear.bias)
 
 
 class _Products:
@@ -85,7 +74,7 @@ class _Products:
         """[T, inputs] -> [T, outputs / 2]; gate and up never stand in memory whole."""
         return self._run(self._library.dynofarm_gated_run, x, self._weight.shape[0] // 2)
 
-    def _run(self, run: Callable[..., int], x: Tensor, outputs: int) -> Tensor:
+    def _run(self, product: Callable[..., int], x: Tensor, outputs: int) -> Tensor:
         rows, inputs = x.contiguous(), self._weight.shape[1]
         if rows.dtype != torch.float32 or rows.shape[1] != inputs:
             raise ValueError(f"rows of {inputs} float32 are needed, not {tuple(rows.shape)} {rows.dtype}")
@@ -105,6 +94,6 @@ class _Products:
             outputs=outputs,
             threads=torch.get_num_threads(),
         )
-        if run(ctypes.byref(part), torch_team()):
+        if product(ctypes.byref(part), torch_team()):
             raise MemoryError("no memory for a product")
         return out

@@ -19,13 +19,16 @@ _LINE_BYTES: Final = 64
 
 
 class WeightPages:
-    """Copies of tensors, side by side; memory is the system's again when the last of them is gone."""
+    """Copies of tensors, side by side; a slab is the system's again when the last tensor in it is gone."""
 
     def __init__(self) -> None:
         self._slab = torch.empty(0, dtype=torch.uint8)
 
     def hold(self, tensor: Tensor) -> Tensor:
-        """The tensor's copy on large pages; the tensor itself where the system has none. On the CPU only."""
+        """The tensor's copy on large pages; the tensor itself where the system has none. On the CPU only.
+
+        MemoryError when the system gives no memory.
+        """
         if not hasattr(mmap, "MADV_HUGEPAGE"):
             return tensor
         if tensor.nbytes > len(self._slab):
@@ -41,7 +44,10 @@ def _padded(size_bytes: int) -> int:
 
 def _new_slab(size_bytes: int) -> Tensor:
     """At least `size_bytes` that nobody has touched, from the beginning of a page; the rest costs nothing."""
-    region = mmap.mmap(-1, size_bytes + _PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        region = mmap.mmap(-1, size_bytes + _PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"no {size_bytes} bytes for weights: {error.strerror}") from error
     with suppress(OSError):  # a kernel without large pages: the same memory in small ones
         region.madvise(mmap.MADV_HUGEPAGE)
     whole = torch.frombuffer(region, dtype=torch.uint8)

@@ -72,7 +72,7 @@ inline void score(const float* queries, int query_stride, const std::uint32_t* k
         for (int v = 0; v < TILE_VECTORS; ++v) {
             const vf held = held_in_register(load(turned + word * TILE + v * LANES));
 #pragma GCC unroll 8
-            for (int head = 0; head < HEADS; ++head) sums[head][v] += query[head] * held;
+            for (int head = 0; head < HEADS; ++head) sums[head][v] = multiply_add(query[head], held, sums[head][v]);
         }
     }
 #pragma GCC unroll 8
@@ -110,7 +110,7 @@ inline void score(const float* queries, int query_stride, const std::uint32_t* k
                 const vu pair = load_words(keys + word * TILE + v * LANES);
                 const vf held = reinterpret_cast<vf>(half ? pair & 0xffff0000u : pair << 16);
 #pragma GCC unroll 8
-                for (int head = 0; head < HEADS; ++head) sums[head][v] += query[head] * held;
+                for (int head = 0; head < HEADS; ++head) sums[head][v] = multiply_add(query[head], held, sums[head][v]);
             }
         }
 #endif
@@ -188,7 +188,7 @@ inline void add_values(const Value* const* values, int first_dim, int count, con
         for (int v = 0; v < VECTORS; ++v) {
             const vf held = held_in_register(load(values[i] + first_dim + v * LANES));
 #pragma GCC unroll 8
-            for (int head = 0; head < HEADS; ++head) sums[head][v] += weight[head] * held;
+            for (int head = 0; head < HEADS; ++head) sums[head][v] = multiply_add(weight[head], held, sums[head][v]);
         }
     }
 #pragma GCC unroll 8
@@ -243,7 +243,7 @@ class TileAttention {
     }
 
     // Calls of `Ahead::ask` while keys are added for `queries` query heads of one KV head.
-    static int turns(int queries) {
+    static int asks(int queries) {
         return 2 * ((queries + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE);
     }
 

@@ -185,14 +185,14 @@ class PassJob : public Job {
             find_tile(found, keys(), shape_, spans_[tile.span].table, store_.block_tokens, first, last);
         };
         find(tiles[0], 0);
-        for (int first = 0, turn = 0; first < last; first += TILE, turn ^= 1) {
+        for (int first = 0, here = 0; first < last; first += TILE, here ^= 1) {
             Ahead ahead;
             if (first + TILE < last) {
-                find(tiles[turn ^ 1], first + TILE);
+                find(tiles[here ^ 1], first + TILE);
                 // At once: beside so many query heads it does not show, and portions cost more than they gain.
-                ahead = Ahead(tiles[turn ^ 1], shape_, tile.kv_head, 1, 1);
+                ahead = Ahead(tiles[here ^ 1], shape_, tile.kv_head, 1, 1);
             }
-            attention.add(tiles[turn], tile.kv_head, first, queries, ahead);
+            attention.add(tiles[here], tile.kv_head, first, queries, ahead);
         }
     }
 

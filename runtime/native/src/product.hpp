@@ -71,8 +71,8 @@ inline void multiply_strip(const float* x, int inputs, const float* panel, int d
 #pragma GCC unroll 16
         for (int row = 0; row < ROWS; ++row) {
             const vf value = held_in_register(splat(x[static_cast<std::size_t>(row) * inputs + k]));
-            sums[row][0] += value * low;
-            sums[row][1] += value * high;
+            sums[row][0] = multiply_add(value, low, sums[row][0]);
+            sums[row][1] = multiply_add(value, high, sums[row][1]);
         }
     }
 #pragma GCC unroll 16

@@ -50,7 +50,7 @@ inline void dots(const Weight* weight, const float* x, int inputs, float (*out)[
         for (int item = 0; item < ITEMS; ++item) {
             const vf value = held_in_register(load(x + static_cast<std::size_t>(item) * inputs + k));
 #pragma GCC unroll 8
-            for (int row = 0; row < ROWS; ++row) sums[row][item] += held[row] * value;
+            for (int row = 0; row < ROWS; ++row) sums[row][item] = multiply_add(held[row], value, sums[row][item]);
         }
     }
 #pragma GCC unroll 8
@@ -60,7 +60,7 @@ inline void dots(const Weight* weight, const float* x, int inputs, float (*out)[
         for (int item = 0; item < ITEMS; ++item) {
             float total = sum(sums[row][item]);
             for (int k = whole; k < inputs; ++k) {
-                total += widen(line[k]) * x[static_cast<std::size_t>(item) * inputs + k];
+                total = multiply_add(widen(line[k]), x[static_cast<std::size_t>(item) * inputs + k], total);
             }
             out[row][item] = total;
         }
@@ -126,7 +126,7 @@ inline void put_rows(const Linear& linear, const Value* x, int inputs, int row, 
     for (int r = 0; r < ROWS; ++r) {
         const float scale = linear.scales ? linear.scales[row + r] : 1.0f;
         const float bias = linear.bias ? linear.bias[row + r] : 0.0f;
-        for (int i = 0; i < ITEMS; ++i) sink.put(item + i, row + r, out[r][i] * scale + bias);
+        for (int i = 0; i < ITEMS; ++i) sink.put(item + i, row + r, multiply_add(out[r][i], scale, bias));
     }
 }
 
@@ -204,7 +204,7 @@ void multiply_gated(const Linear& linear, const Value* x, int items, int inputs,
     thread_local Memory held;
     const int count = last - first;
     const std::size_t size = static_cast<std::size_t>(items) * count;
-    if (held.gate.size() < size) held.gate.resize(size), held.up.resize(size);
+    if (held.up.size() < size) held.gate.resize(size), held.up.resize(size);
     const std::size_t stride = count;
     multiply<Weight>(linear, x, items, inputs, first, last, Sink{held.gate.data(), stride, first, false});
     multiply<Weight>(linear, x, items, inputs, outputs + first, outputs + last, Sink{held.up.data(), stride, outputs + first, false});

@@ -110,6 +110,26 @@ inline vf load(const std::int8_t* from) {
 #endif
 }
 
+// a * b + sum, rounded once where the target does that. Written as an expression a compiler contracts it in one
+// instance of a template and not in the next (gcc for Zen): the same number would differ by how work is divided.
+inline vf multiply_add(vf a, vf b, vf sum) {
+#if DYNOFARM_LANES == 16
+    return _mm512_fmadd_ps(a, b, sum);
+#elif DYNOFARM_LANES == 8
+    return _mm256_fmadd_ps(a, b, sum);
+#else
+    return a * b + sum;
+#endif
+}
+
+inline float multiply_add(float a, float b, float sum) {
+#if DYNOFARM_LANES >= 8
+    return __builtin_fmaf(a, b, sum);
+#else
+    return a * b + sum;
+#endif
+}
+
 // The comparison is false for NaN, which therefore stays.
 inline vf at_least(vf value, float floor) { return value < splat(floor) ? splat(floor) : value; }
 

@@ -86,6 +86,7 @@ class StepJob : public Job {
    private:
     enum Part { QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD };
     static constexpr int PHASES = 5;
+
     Part part_of(int phase) const {
         return phase == config_.layers * PHASES ? HEAD : static_cast<Part>(phase % PHASES);
     }

@@ -10,6 +10,7 @@ namespace dynofarm {
 
 constexpr int TILE_VECTORS = 4;
 constexpr int TILE = TILE_VECTORS * LANES;
+
 // One layer of a KV store: [slots, 2, kv_heads, head_dim]; slots of one token are block * block_tokens + place.
 struct Shape {
     int heads;
@@ -52,9 +53,9 @@ class Ahead {
     // Nothing to ask for.
     Ahead() = default;
 
-    // Keys and values of `kv_heads` KV heads, beginning with `first_head`, in about `turns` calls of `ask`.
+    // Keys and values of `kv_heads` KV heads, beginning with `first_head`, in about `asks` calls of `ask`.
     template <class Value>
-    Ahead(const TileKeys<Value>& tile, const Shape& shape, int first_head, int kv_heads, int turns) {
+    Ahead(const TileKeys<Value>& tile, const Shape& shape, int first_head, int kv_heads, int asks) {
         const std::ptrdiff_t head_bytes = shape.head_dim * sizeof(Value);
         starts_ = reinterpret_cast<const char* const*>(tile.keys);
         tokens_ = tile.count;
@@ -62,13 +63,13 @@ class Ahead {
         values_at_ = keys_at_ + shape.kv_heads * head_bytes;
         bytes_ = kv_heads * head_bytes;
         const std::ptrdiff_t lines = 2 * tokens_ * ((bytes_ + LINE_BYTES - 1) / LINE_BYTES);
-        each_ = static_cast<int>((lines + turns - 1) / turns);
+        each_ = static_cast<int>((lines + asks - 1) / asks);
         go_to(keys_at_);
     }
 
     void ask() {
         for (int i = 0; i < each_; ++i) {
-            if (place_ >= end_ && !turn_over()) return;
+            if (place_ >= end_ && !go_on()) return;
             __builtin_prefetch(place_);
             place_ += LINE_BYTES;
         }
@@ -83,7 +84,7 @@ class Ahead {
     }
 
     // To the values of the token, or to the keys of the next one; false behind the last.
-    bool turn_over() {
+    bool go_on() {
         if (token_ >= tokens_) return false;
         in_values_ = !in_values_;
         if (!in_values_ && ++token_ >= tokens_) return false;

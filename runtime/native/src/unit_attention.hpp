@@ -105,18 +105,18 @@ class UnitAttention {
         const auto find = [&](TileKeys<Value>& found, int first) {
             find_tile(found, layer, shape_, table, rows_.block_tokens, first, unit.last);
         };
-        const int turns = heads_each_ * TileAttention<Value>::turns(each);
+        const int asks = heads_each_ * TileAttention<Value>::asks(each);
         find(tiles[0], unit.first);
-        for (int first = unit.first, turn = 0; first < unit.last; first += TILE, turn ^= 1) {
+        for (int first = unit.first, here = 0; first < unit.last; first += TILE, here ^= 1) {
             Ahead ahead;
             if (first + TILE < unit.last) {
-                find(tiles[turn ^ 1], first + TILE);
-                ahead = Ahead(tiles[turn ^ 1], shape_, first_head, heads_each_, turns);
+                find(tiles[here ^ 1], first + TILE);
+                ahead = Ahead(tiles[here ^ 1], shape_, first_head, heads_each_, asks);
             }
             for (int head = 0; head < heads_each_; ++head) {
                 const std::size_t index = static_cast<std::size_t>(head) * each;
                 const Queries queries{held.queries.data() + index * shape_.head_dim, shape_.head_dim, each, held.running.data() + index, nullptr};
-                attention.add(tiles[turn], first_head + head, first, queries, ahead);
+                attention.add(tiles[here], first_head + head, first, queries, ahead);
             }
         }
     }

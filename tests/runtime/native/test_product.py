@@ -64,26 +64,17 @@ def test_gate_and_up_in_one_product_are_what_their_outputs_give(
     assert torch.allclose(linear.gated(x).double(), wanted, rtol=2e-6, atol=1e-5)
 
 
-def test_neither_threads_nor_neighbours_change_a_bit() -> None:
-    linear = random_linear(200, 576, has_bias=True)
-    x = torch.randn(300, 576)
+@pytest.mark.parametrize(("rows", "some"), [(300, slice(41, 141)), (11, slice(3, 7))])
+@pytest.mark.parametrize("name", ["__call__", "gated"])
+def test_neither_threads_nor_neighbours_change_a_bit(name: str, rows: int, some: slice) -> None:
+    product = getattr(random_linear(2 * 200, 576, has_bias=True), name)
+    x = torch.randn(rows, 576)
     torch.set_num_threads(1)
-    whole = linear(x)
+    whole = product(x)
     for threads in (2, 3):
         torch.set_num_threads(threads)
-        assert torch.equal(linear(x), whole)
-    assert torch.equal(linear(x[41:141]), whole[41:141])
-
-
-def test_neither_threads_nor_neighbours_change_a_bit_of_gated_rows() -> None:
-    linear = random_linear(2 * 200, 576, has_bias=True)
-    x = torch.randn(300, 576)
-    torch.set_num_threads(1)
-    whole = linear.gated(x)
-    for threads in (2, 3):
-        torch.set_num_threads(threads)
-        assert torch.equal(linear.gated(x), whole)
-    assert torch.equal(linear.gated(x[41:141]), whole[41:141])
+        assert torch.equal(product(x), whole)
+    assert torch.equal(product(x[some]), whole[some])
 
 
 def test_no_rows_give_no_rows() -> None:

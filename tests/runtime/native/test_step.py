@@ -149,16 +149,19 @@ def test_int8_weights_agree_with_torch_on_int8_weights(dtype: str) -> None:
     assert_agree(found, expected, TOLERANCES[dtype])
 
 
+@pytest.mark.parametrize("rows", [4, 5, 7])
 @pytest.mark.parametrize("threads", [2, 3, 5])
-def test_the_number_of_threads_does_not_change_a_bit(threads: int) -> None:
-    model = random_model(Geometry(hidden=96, ffn=160, head_dim=16), "native")
+def test_the_number_of_threads_does_not_change_a_bit(threads: int, rows: int) -> None:
+    # Weights large enough to be divided, by pieces that are no multiple of the rows multiplied at once.
+    model = random_model(Geometry(hidden=288, ffn=704, head_dim=16), "native")
     shared = tuple(range(12))
-    batch = ForwardBatch(tuple(Span([row], 200 + row, 1, (*shared, 20 + row)) for row in range(5)))
-    alone = model.forward(batch, filled(model, 16))
+    batch = ForwardBatch(tuple(Span([row], 200 + row, 1, (*shared, 20 + row)) for row in range(rows)))
     before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    alone = model.forward(batch, filled(model, 16))
     torch.set_num_threads(threads)
     try:
-        for _ in range(20):
+        for _ in range(10):
             assert torch.equal(model.forward(batch, filled(model, 16)), alone)
     finally:
         torch.set_num_threads(before)
