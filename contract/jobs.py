@@ -19,7 +19,7 @@ class EngineOptions(ContractModel):
     """How the runtime is set up. None and auto let it choose and record its choice in the conditions.
 
     threads, max_batch_sequences and prefill_chunk_tokens: None takes what the device was calibrated to, else
-    the runtime's defaults: every core, 8 and 512.
+    the runtime's defaults: every core, 8, and 512 (256 with the native tier).
     """
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

@@ -9,7 +9,8 @@ def _end_on_signals() -> None:
     """Until the attempt listens to signals itself: torch takes seconds to load, and nothing has begun."""
     from contract.runtime_link import RuntimeExit
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # SIGTERM last: where that is caught, both are.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(RuntimeExit.CANCELLED))
 
 

@@ -58,7 +58,7 @@ def trial_figures(trial: TrialEvents) -> TrialFigures:
         prompt_tokens_submitted=submitted,
         prompt_tokens_computed=sum(call.computed_tokens for call in finished),
         kv_hit_rate_tokens=sum(call.cached_tokens for call in finished) / submitted if submitted else 0.0,
-        peak_footprint_mb=max((each.footprint_bytes for each in trial.memory), default=0) / _BYTES_PER_MB,
+        peak_footprint_mb=trial.footprint_peak_bytes / _BYTES_PER_MB,
         blocks_peak=trial.blocks_peak,
         output_sha256=_digest(trial),
     )

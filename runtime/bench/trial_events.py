@@ -51,7 +51,8 @@ class TrialEvents:
     token_ns: dict[Key, list[int]] = field(default_factory=dict)
     token_ids: dict[Key, list[int]] = field(default_factory=dict)
     calls: dict[Key, CallFinished] = field(default_factory=dict)
-    memory: list[MemorySampled] = field(default_factory=list)
+    footprint_peak_bytes: int = 0
+    """Not the samples themselves: they would stay in the footprint of this process, which is measured."""
     decode_steps: list[DecodeStep] = field(default_factory=list)
     blocks_peak: int | None = None
     """Most blocks in use at a time; None for an arm without a pool."""
@@ -75,7 +76,7 @@ class TrialEvents:
             case KvSampled():
                 self._pool(event)
             case MemorySampled():
-                self.memory.append(event)
+                self.footprint_peak_bytes = max(self.footprint_peak_bytes, event.footprint_bytes)
             case TrialFinished():
                 self.finished = event
 

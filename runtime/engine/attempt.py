@@ -19,7 +19,6 @@ from runtime.engine.conditions import calibration_key, conditions_event, model_d
 from runtime.engine.emit import PENDING_SEQ, EventEmitter
 from runtime.engine.engine import PagedArm, PagedSetup
 from runtime.engine.graph import GraphProgress
-from runtime.engine.heap import set_large_pieces_apart
 from runtime.engine.machine import this_machine
 from runtime.engine.memory import FootprintSampler, give_back_memory, memory_limit_bytes, read_footprint
 from runtime.engine.models import ModelHolder, Stage
@@ -80,7 +79,6 @@ class Attempt:
         A trial with a failed agent does not end the attempt, unless the job is at fault: it would fail again.
         """
         began_ns = time.monotonic_ns()
-        set_large_pieces_apart()
         sampler = FootprintSampler(self._emitter, self._limit_bytes)
         try:
             models = ModelHolder(self._model_path, self._stage_ended)

@@ -43,7 +43,7 @@ class EmitLimits:
 
     queue_events: int = 65_536
     write_interval_s: float = 0.05
-    """Each write wakes a thread with cold caches: most of what events cost. A killed process loses one."""
+    """Each write wakes a thread with cold caches: most of what events cost. A kill loses one interval."""
     fsync_interval_s: float = 0.5
     stall_s: float = 30.0
     """How long a producer waits for room, and the writer for a disk that refuses, before the attempt ends."""

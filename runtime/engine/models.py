@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.engine.compute import ComputeSetup
+from runtime.engine.heap import large_pieces_apart
 from runtime.engine.memory import give_back_memory
 from runtime.errors import ModelFileMissingError
 from runtime.model.contiguous_kv import ContiguousKV
@@ -69,7 +70,7 @@ class ModelHolder:
 
     def _load(self, setup: ComputeSetup) -> LlamaModel:
         began_ns = time.monotonic_ns()
-        with closing(open_weights(self._path)) as source:
+        with large_pieces_apart(), closing(open_weights(self._path)) as source:
             self._tokenizer = source.tokenizer()
             self._tokenizer.check_fits(source.config.vocab, self._path)
             began_ns = self._end_stage("tokenizer", began_ns)

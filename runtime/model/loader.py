@@ -42,7 +42,7 @@ def open_weights(path: Path) -> WeightSource:
         return SafetensorsSource(path) if path.is_dir() else GGUFSource(path)
     except OSError as error:
         named = Path(error.filename or path)
-        raise ModelFileMissingError(named, f"cannot be read: {error.strerror}") from error
+        raise ModelFileMissingError(named, f"cannot be read: {error.strerror or error}") from error
 
 
 def load_model(

@@ -85,7 +85,7 @@ def folder_tokenizer(folder: Path) -> Tokenizer:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ModelFileMissingError(path, f"cannot be read: {error.strerror}") from error
+        raise ModelFileMissingError(path, f"cannot be read: {error.strerror or error}") from error
     with _named(lambda error: ModelFileCorruptError(path, f"not a tokenizer: {error}")):
         inner = tokenizers.Tokenizer.from_buffer(content)
     # A file may ask for truncation, padding or random merges, which would silently change prompts.
@@ -105,7 +105,7 @@ def _declared_eos(path: Path) -> set[int]:
     try:
         settings: Any = json.loads(path.read_bytes())
     except OSError as error:
-        raise ModelFileMissingError(path, f"cannot be read: {error.strerror}") from error
+        raise ModelFileMissingError(path, f"cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ModelFileCorruptError(path, f"not JSON: {error}") from error
     declared = settings.get("eos_token_id") if isinstance(settings, Mapping) else None

@@ -132,6 +132,7 @@ class _BucketStep:
             items=most_items(config, processors, bucket),
             table_blocks=-(-config.context_tokens // SMALLEST_BLOCK_TOKENS),
             rows_per_item=self._lines_m * config.kv_heads // config.heads,
+            chunk_tokens=self.tiles.attention.chunk_tokens,
         )
         is_cuda = device.type == "cuda"
         self._can_start_early = is_cuda and torch.cuda.get_device_capability(device) >= (9, 0)

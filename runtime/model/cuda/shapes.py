@@ -121,7 +121,7 @@ _BESIDE_CHAIN: Final = AttentionTile(64, 4, 1, 64, 2, 0, True)
 _CHAIN_ONE: Final = ChainTile(3, 26, True, _BESIDE_CHAIN)
 _CHAIN_FEW: Final = ChainTile(3, 26, True, replace(_BESIDE_CHAIN, keys_first=True))
 
-_CHAIN_MANY: Final = ChainTile(5, 40, True, AttentionTile(128, 4, 1, 32, 1, 0, True, False, 128))
+_CHAIN_MANY: Final = ChainTile(5, 40, True, AttentionTile(128, 4, 1, 32, 1, 0, True, chunk_tokens=128))
 
 
 def chain_tile_for(bucket: int) -> ChainTile:

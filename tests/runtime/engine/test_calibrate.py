@@ -116,7 +116,7 @@ def test_thread_candidates_reach_from_one_to_every_core(cores: int, candidates: 
 def test_the_command_says_steps_and_then_the_result(
     tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = calibrate_cli.main(["--model", "tiny", "--model-path", str(tiny_model), "--limit-s", "3"])
+    code = calibrate_cli.main(["--model", "tiny", "--model-path", str(tiny_model), "--limit-s", "30"])
     assert code == RuntimeExit.COMPLETED
     *steps, last = map(CALIBRATION_LINE.validate_json, capsys.readouterr().out.splitlines())
     assert steps

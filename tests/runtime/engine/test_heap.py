@@ -38,24 +38,24 @@ def test_a_large_piece_leaves_nothing_behind_when_small_ones_follow_it() -> None
     program = """
         import ctypes
         from pathlib import Path
-        from runtime.engine.heap import set_large_pieces_apart
+        from runtime.engine.heap import large_pieces_apart
 
         def anonymous_kb():
             lines = Path("/proc/self/status").read_text().splitlines()
             return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
 
-        set_large_pieces_apart()
         libc = ctypes.CDLL(None)
         libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
         libc.free.argtypes = (ctypes.c_void_p,)
         libc.memset.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
         before_kb = anonymous_kb()
-        for _ in range(20):
-            large = libc.malloc(8 << 20)
-            libc.memset(large, 1, 8 << 20)
-            pinning = libc.malloc(1000)
-            libc.memset(pinning, 1, 1000)
-            libc.free(large)
+        with large_pieces_apart():
+            for _ in range(20):
+                large = libc.malloc(8 << 20)
+                libc.memset(large, 1, 8 << 20)
+                pinning = libc.malloc(1000)
+                libc.memset(pinning, 1, 1000)
+                libc.free(large)
         print(anonymous_kb() - before_kb)
     """
     said = subprocess.run(

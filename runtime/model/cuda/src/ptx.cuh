@@ -19,7 +19,7 @@ __device__ __forceinline__ void mbarrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers visible to the copy engine.
+// Makes initialised barriers visible to the copy engine and to the cluster's other block.
 __device__ __forceinline__ void mbarrier_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
