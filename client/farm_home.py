@@ -1,5 +1,6 @@
 """The home folder of a farm on this machine: who serves it, the admin's token, what its runtimes wrote."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ class FarmHome:
 
     @property
     def log_file(self) -> Path:
-        """What the controller says when the demo starts it."""
+        """What the controller says when `up` or the demo starts it."""
         return self.path / "farm.log"
 
     @property
@@ -49,9 +50,11 @@ class FarmHome:
 
     def model_path(self, name: str) -> Path | None:
         """`<name>.gguf`, or the Hugging Face folder `<name>/`, of the models folder; None without either."""
-        candidates = (self.models_folder / f"{name}.gguf", self.models_folder / name / "config.json")
-        found = next((path for path in candidates if path.is_file()), None)
-        return found.parent if found is not None and found.name == "config.json" else found
+        file, folder = self.models_folder / f"{name}.gguf", self.models_folder / name
+        # Not Path.is_file: it raises for a name that is too long.
+        if os.path.isfile(file):
+            return file
+        return folder if os.path.isfile(folder / "config.json") else None
 
     def events_file(self, attempt_id: str) -> Path:
         """What the runtime of an attempt wrote on its own disk."""
@@ -65,10 +68,10 @@ class FarmHome:
         return self.path / "agent" / "attempts" / attempt_id
 
     def controller(self) -> ControllerFile | None:
-        """Who serves this home, or None; a file that is half written counts as none."""
+        """Who serves this home, or None; a file that is half written or may not be read counts as none."""
         try:
             return ControllerFile.model_validate_json(self.controller_file.read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValidationError):
+        except (OSError, ValidationError):
             return None
 
     def admin_token(self) -> SecretStr:

@@ -67,6 +67,7 @@ class LocalFarm:
                 start_new_session=True,
             )
         except OSError as error:
+            self._close_log()
             raise UsageError(
                 "farm-not-started",
                 f"the farm cannot be started in {home.path}: {error}",
@@ -78,8 +79,7 @@ class LocalFarm:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        if self._log is not None:
-            self._log.file.close()
+        self._close_log()
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> str:
         """The controller's address once it answers /ready; InfrastructureError with the end of its log."""
@@ -108,6 +108,10 @@ class LocalFarm:
         """Ask it to end, wait for the stop timeout, then end it and whatever it has left in its session."""
         if self._process is not None:
             end_process(self._process, self._command.stop_timeout_s)
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.file.close()
 
     @property
     def _pid(self) -> int | None:

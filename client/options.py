@@ -183,7 +183,9 @@ def _exit_code(
         try:
             return int(function(options, output))
         except ControllerUnreachableError as error:
-            raise (options.unreachable(error) if isinstance(options, ControllerOptions) else error) from error
+            found = options.unreachable(error) if isinstance(options, ControllerOptions) else error
+            output.failure(found)
+            return int(found.exit_code)
     except ClientError as error:
         output.failure(error)
         return int(error.exit_code)

@@ -40,7 +40,8 @@ def report_view(report: RunReport, metrics: Sequence[str] | None = None) -> Rend
     )
     devices = [device_view(device, report, metrics) for device in report.devices]
     address = Text(f"dashboard: {printable(report.report_url)}", overflow="fold")
-    trace = [Text(f"trace: dynofarm trace {report.run_id}")] if report.devices else []
+    # Of several, it would ask which one is meant.
+    trace = [Text(f"trace: dynofarm trace {report.run_id}")] if len(report.devices) == 1 else []
     return Group(opening, *devices, Rule("gate", align="left"), gate_view(report.gate), address, *trace)
 
 

@@ -1,6 +1,7 @@
 """`dynofarm bench runtime`: the runtime's arms on this machine, measured by a process of its own."""
 
 import dataclasses
+import os
 import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
@@ -115,9 +116,12 @@ def bench_request(options: BenchRuntimeOptions) -> BenchRequest:
 
 def _model(options: BenchRuntimeOptions) -> str:
     """A path, "" for the built-in model; UsageError that says what was looked for."""
+    if not options.model:
+        return ""
     path = Path(options.model).expanduser().absolute()
-    if not options.model or path.exists():
-        return str(path) if options.model else ""
+    # Not Path.exists: it raises for a name that is too long or a folder that may not be looked into.
+    if os.path.exists(path):
+        return str(path)
     home = options.farm_home()
     # A name may not lead out of the folder.
     named = home.model_path(options.model) if Path(options.model).name == options.model else None

@@ -73,7 +73,7 @@ def _workload_differences(baseline: RunSide, run: RunSide) -> list[str]:
         return []
     names = sorted({*baseline.workload, *run.workload})
     before, after = (
-        {name: side.workload.get(name, "the default") for name in names} for side in (baseline, run)
+        {name: side.workload.get(name, "left to the default") for name in names} for side in (baseline, run)
     )
     return [f"workload's {each}" for each in _differences(before, after, tuple(names))]
 

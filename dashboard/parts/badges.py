@@ -25,7 +25,9 @@ _TONES: Final = MappingProxyType[str, Tone](
         **dict.fromkeys((RunOutcome.INCONCLUSIVE, JobState.CANCELLING, AttemptState.REFUSED), "warn"),
         **dict.fromkeys((RunOutcome.REGRESSED, RunOutcome.FAILED, RunOutcome.INFRA_ERROR), "bad"),
         **dict.fromkeys((JobOutcome.TIMED_OUT, JobOutcome.INFRA_FAILED, AttemptState.ERRORED), "bad"),
-        **dict.fromkeys((DeviceState.QUARANTINED, DeviceState.LOST, "regression", "infrastructure"), "bad"),
+        **dict.fromkeys(
+            (DeviceState.QUARANTINED, DeviceState.LOST, "regression", "infrastructure", "usage"), "bad"
+        ),
     }
 )
 """By the word itself: a word means the same for a run, a job, an attempt and a device. Any other is off."""

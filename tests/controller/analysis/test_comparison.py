@@ -62,8 +62,8 @@ def test_the_parameters_that_make_another_workload_are_named() -> None:
     )
     named = [
         "workload's agents: 5 and 2",
-        "workload's calls: 2 and the default",
-        "workload's prefix_tokens: the default and 64",
+        "workload's calls: 2 and left to the default",
+        "workload's prefix_tokens: left to the default and 64",
     ]
     assert obstacles(five, two)[1:] == named
     assert compare(five, two, "paged").differs[-3:] == named
