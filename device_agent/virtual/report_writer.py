@@ -125,7 +125,10 @@ class ReportWriter:
     def _write(self, document: ReportDocument, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path = _free_name(folder, document.name)
-        path.write_text(_text(document.header, document.body))
+        # Whoever lists the folder sees whole reports only.
+        unfinished = path.with_name(f".{path.name}")
+        unfinished.write_text(_text(document.header, document.body))
+        unfinished.replace(path)
         for old in sorted(folder.glob("*.ips"), key=lambda each: each.stat().st_mtime)[:-_MAX_REPORTS]:
             old.unlink(missing_ok=True)
         self._device.log.say_as(

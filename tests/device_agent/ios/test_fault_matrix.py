@@ -154,13 +154,16 @@ NAMED_STATES: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_a_device_that_cannot_be_used_says_why_and_comes_back(rig: DeviceRig, name: str) -> None:
     fault, options, reason = NAMED_STATES[name]
     udid, neighbour = rig.devices.udids[1], rig.devices.udids[0]
-    rig.wait_for_report(udid, ready=True)
+    rig.wait_until_ready()
     rig.devices.fault(udid, fault, **options)
-    rig.wait_for_report(udid, ready=False, reason=reason)
-    report = rig.report(neighbour)
-    assert report is not None
-    assert report.ready
-    rig.heal(udid)
+    try:
+        rig.wait_for_report(udid, ready=False, reason=reason)
+        report = rig.report(neighbour)
+        assert report is not None
+        assert report.ready, report.reasons
+    finally:
+        # The devices are those of the whole file.
+        rig.heal(udid)
     rig.wait_for_report(udid, ready=True)
 
 
