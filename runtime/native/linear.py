@@ -12,32 +12,32 @@ from runtime.native.library import Kinds, LinearPart, ProductPart, load_library,
 from runtime.native.weight_pages import WeightPages
 
 
-class NativeLinear(PlainLinear):
+class _OwnProducts:
+    """Goes first among a layer's bases: what it computes takes the place of torch's."""
+
+    _products: "_Products"
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._products.plain(x)
+
+    def gated(self, x: Tensor) -> Tensor:
+        return self._products.gated(x)
+
+
+class NativeLinear(_OwnProducts, PlainLinear):
     """float32 weights and rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, library: ctypes.CDLL) -> None:
         super().__init__(weight, bias)
         self._products = _Products(library, self.weight, None, bias)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._products.plain(x)
 
-    def gated(self, x: Tensor) -> Tensor:
-        return self._products.gated(x)
-
-
-class NativeInt8Linear(Int8Linear):
+class NativeInt8Linear(_OwnProducts, Int8Linear):
     """int8 weights with a scale per output, float32 rows."""
 
     def __init__(self, linear: Int8Linear, library: ctypes.CDLL) -> None:
         super().__init__(linear.weight.contiguous(), linear.scales, linear.bias)
         self._products = _Products(library, self.weight, self.scales, self.bias)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._products.plain(x)
-
-    def gated(self, x: Tensor) -> Tensor:
-        return self._products.gated(x)
 
 
 def linear_maker(placement: Placement, weight_dtype: WeightDtype) -> LinearMaker:
