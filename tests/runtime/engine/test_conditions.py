@@ -1,7 +1,5 @@
 import hashlib
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 from runtime.engine.conditions import model_digest, parameter_count
 from runtime.errors import ModelFileMissingError
 from tests.fakes.model_shapes import SMOLLM2
+from tests.fakes.python_program import said_by
 
 
 def test_a_file_s_digest_is_its_sha256(tmp_path: Path) -> None:
@@ -41,18 +40,16 @@ def test_what_is_no_ordinary_file_is_never_read(tmp_path: Path) -> None:
     (tmp_path / "c.json").mkdir()
     (tmp_path / "d.json").symlink_to("d.json")
     (tmp_path / "e.json").symlink_to("/dev/zero")
-    program = "import sys; from pathlib import Path; from runtime.engine.conditions import model_digest; "
-    program += "print(model_digest(Path(sys.argv[1])))"
+    program = """
+        import sys
+        from pathlib import Path
+
+        from runtime.engine.conditions import model_digest
+
+        print(model_digest(Path(sys.argv[1])))
+    """
     # In a process of its own: one that waits at the pipe could not be ended otherwise.
-    said = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        cwd=Path(__file__).parents[3],
-    )
-    assert said.stdout.strip() == before
+    assert said_by(program, str(tmp_path)).strip() == before
 
 
 @pytest.mark.parametrize(("tied", "parameters"), [(True, 134_515_008), (False, 162_826_560)])

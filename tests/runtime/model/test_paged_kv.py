@@ -1,11 +1,11 @@
 """The tensors behind the pool: copies, sizes, refusals."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from runtime.engine.memory import read_footprint
 from runtime.errors import PoolTooSmallError
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
@@ -77,8 +77,7 @@ def test_freed_stores_hold_no_tensors(tiny: LlamaModel) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_pool_is_charged_for_what_was_written_and_gives_it_back(tiny: LlamaModel) -> None:
     def charged_bytes() -> int:
-        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in line)
-        return int(line.split()[1]) * 1024
+        return read_footprint().footprint_bytes
 
     before = charged_bytes()
     kv = PagedKV(tiny.config, 40_000, 32, ON_CPU)

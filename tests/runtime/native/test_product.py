@@ -12,6 +12,13 @@ from runtime.native.linear import NativeInt8Linear, NativeLinear, linear_maker
 
 FLOAT32 = Placement(torch.float32, torch.device("cpu"))
 SIZES = st.integers(1, 70) | st.sampled_from([255, 256, 257, 400, 576, 800])
+ANY_SHAPE = given(
+    rows=st.integers(1, 40) | st.sampled_from([255, 256, 257, 300]),
+    outputs=SIZES,
+    inputs=SIZES,
+    has_bias=st.booleans(),
+    kind=st.sampled_from(["auto", "int8"]),
+)
 
 
 def random_linear(outputs: int, inputs: int, *, has_bias: bool, kind: str = "auto") -> Linear:
@@ -29,13 +36,7 @@ def exact(linear: Linear, x: Tensor) -> Tensor:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.integers(1, 40) | st.sampled_from([255, 256, 257, 300]),
-    outputs=SIZES,
-    inputs=SIZES,
-    has_bias=st.booleans(),
-    kind=st.sampled_from(["auto", "int8"]),
-)
+@ANY_SHAPE
 def test_any_shape_agrees_with_sums_in_double_precision(
     rows: int, outputs: int, inputs: int, has_bias: bool, kind: str
 ) -> None:
@@ -47,17 +48,11 @@ def test_any_shape_agrees_with_sums_in_double_precision(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.integers(1, 40) | st.sampled_from([255, 256, 257, 300]),
-    half=SIZES,
-    inputs=SIZES,
-    has_bias=st.booleans(),
-    kind=st.sampled_from(["auto", "int8"]),
-)
+@ANY_SHAPE
 def test_gate_and_up_in_one_product_are_what_their_outputs_give(
-    rows: int, half: int, inputs: int, has_bias: bool, kind: str
+    rows: int, outputs: int, inputs: int, has_bias: bool, kind: str
 ) -> None:
-    linear = random_linear(2 * half, inputs, has_bias=has_bias, kind=kind)
+    linear = random_linear(2 * outputs, inputs, has_bias=has_bias, kind=kind)
     x = torch.randn(rows, inputs, generator=torch.Generator().manual_seed(rows))
     gate, up = linear(x).double().chunk(2, dim=1)
     wanted = torch.nn.functional.silu(gate) * up

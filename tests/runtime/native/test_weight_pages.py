@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from runtime.engine.memory import read_footprint
 from runtime.native.weight_pages import WeightPages
 
 pytestmark = pytest.mark.skipif(
     not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no large pages on request"
 )
 STATUS = Path("/proc/self/status")
-
-
-def anonymous_kb() -> int:
-    return int(
-        next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon")).split()[1]
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
@@ -51,11 +46,11 @@ def test_one_larger_than_a_slab_has_its_own_and_goes_with_its_tensor(monkeypatch
     large = pages.hold(torch.full((16 << 20,), 3.0))
     assert float(large[-1]) == 3.0
     gc.collect()
-    before_kb = anonymous_kb()
+    before = read_footprint().footprint_bytes
     del large
     after = pages.hold(torch.ones(1 << 20))  # no room for it behind the large one
     gc.collect()
-    assert before_kb - anonymous_kb() > 50_000
+    assert before - read_footprint().footprint_bytes > 50_000 * 1024
     assert torch.equal(first, torch.ones(1000))
     assert torch.equal(after, torch.ones(1 << 20))
 
