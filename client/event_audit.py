@@ -57,7 +57,7 @@ def _audit_attempt(client: DynofarmClient, home: FarmHome, attempt_id: str) -> E
     stored = [(stream, event) for stream in RUNTIME_STREAMS for event in client.events(attempt_id, stream)]
     if stored and not file.exists():
         raise InfrastructureError("events-unreadable", f"{file} is gone, so nothing can be compared with it")
-    agent = [int(event["seq"]) for event in client.events(attempt_id, Stream.AGENT)]
+    agent = [int(event["seq"]) for event in client.events(attempt_id, Stream.DEVICE_AGENT)]
     return compare_events(written, stored) + audit_numbers(agent)
 
 
@@ -108,7 +108,7 @@ def stream_of(event: Mapping[str, Any]) -> Stream:
     """Which of the runtime's streams a line of its file belongs to."""
     if event["type"] == "stream_opened":
         return Stream(event["stream"])
-    (stream,) = STREAMS_OF_TYPE[event["type"]] - {Stream.AGENT}
+    (stream,) = STREAMS_OF_TYPE[event["type"]] - {Stream.DEVICE_AGENT}
     return stream
 
 

@@ -83,7 +83,7 @@ def device_view(device: DeviceView) -> RenderableType:
         "language models": ", ".join(device.models) or "none",
         "calibrated": "\n".join(map(calibration_line, device.calibrations)) or "–",
         "labels": ", ".join(f"{key}={value}" for key, value in device.labels.items()) or "–",
-        "agent": device.agent_id,
+        "agent": device.device_agent_id,
         "attempt": device.attempt_id or "–",
         "last seen": moment(device.last_seen_at),
     }

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_va
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
-from contract.ids import AgentId, AttemptId, ClaimId, DeviceId, LeaseId, Name
+from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
 from contract.states import DeviceState, TargetKind
@@ -47,7 +47,7 @@ class EnrollRequest(SentModel):
 class EnrollAnswer(ContractModel):
     """The token is shown once; the controller keeps its hash."""
 
-    agent_id: AgentId
+    device_agent_id: DeviceAgentId
     token: str
 
 

@@ -64,7 +64,7 @@ class FailureReason(StrEnum):
     HOST_SUSPENDED = "host_suspended"
     OS_CHANGED = "os_changed"
     USBMUXD = "usbmuxd"
-    AGENT_RESTARTED = "agent_restarted"
+    AGENT_RESTARTED = "device_agent_restarted"
     AGENT_BUG = "agent_bug"
     ENDPOINT_UNREACHABLE = "endpoint_unreachable"
     CANCELLED = "cancelled"

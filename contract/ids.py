@@ -15,7 +15,7 @@ RunId = Annotated[str, _prefixed("run")]
 JobId = Annotated[str, _prefixed("job")]
 AttemptId = Annotated[str, _prefixed("att")]
 LeaseId = Annotated[str, _prefixed("lea")]
-AgentId = Annotated[str, _prefixed("agt")]
+DeviceAgentId = Annotated[str, _prefixed("agt")]
 ClaimId = Annotated[str, _prefixed("clm")]
 # A device names itself: an iPhone by its UDID, a host by a stable name of its own.
 DeviceId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]

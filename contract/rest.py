@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, Field, PositiveInt
 from contract.calibration import Calibration
 from contract.events.lifecycle import BudgetRow
 from contract.failures import FailureReason
-from contract.ids import AgentId, AttemptId, DeviceId, JobId, Name, RunId
+from contract.ids import AttemptId, DeviceAgentId, DeviceId, JobId, Name, RunId
 from contract.jobs import ArmMode, BuildRef, EngineOptions, Limits
 from contract.metrics import MetricDefinition
 from contract.model import ContractModel, SentModel
@@ -101,7 +101,7 @@ class AttemptView(ContractModel):
     reason: FailureReason | None
     detail: str
     device_id: DeviceId
-    agent_id: AgentId
+    device_agent_id: DeviceAgentId
     trials_done: int
     trials_total: int
     next_seq: dict[str, int]
@@ -154,7 +154,7 @@ class DeviceView(ContractModel):
     """A device of the farm."""
 
     device_id: DeviceId
-    agent_id: AgentId
+    device_agent_id: DeviceAgentId
     kind: TargetKind
     state: DeviceState
     reasons: list[str]

@@ -17,22 +17,22 @@ def ensure_admin_token(context: ApiContext, home: Path) -> Path:
     """The file with a token that the database knows; a new one at first, or when either was lost."""
     path = home / ADMIN_TOKEN_FILE
     text = path.read_text(encoding="ascii").strip() if path.exists() else ""
-    with context.turn() as turn:
-        tokens = TokenRepository(turn.session)
-        if text and tokens.find(text, turn.now) is not None:
+    with context.unit_of_work() as work:
+        tokens = TokenRepository(work.session)
+        if text and tokens.find(text, work.now) is not None:
             return path
         grant = TokenGrant(TokenKind.USER, "admin", scope=TokenScope.ADMIN)
-        _write_secret(path, tokens.issue(grant, turn.now))
+        _write_secret(path, tokens.issue(grant, work.now))
     return path
 
 
 def enrolment_token(context: ApiContext) -> str:
     """A token with which the agent of this machine may enrol once, soon."""
-    with context.turn() as turn:
+    with context.unit_of_work() as work:
         grant = TokenGrant(
-            TokenKind.ENROLMENT, "agent of this machine", expires_at=turn.now + _ENROLMENT_VALID
+            TokenKind.ENROLMENT, "agent of this machine", expires_at=work.now + _ENROLMENT_VALID
         )
-        return TokenRepository(turn.session).issue(grant, turn.now)
+        return TokenRepository(work.session).issue(grant, work.now)
 
 
 def _write_secret(path: Path, text: str) -> None:

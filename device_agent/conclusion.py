@@ -69,7 +69,7 @@ def _result(folder: AttemptFolder, spool: Spool, verdict: Verdict, *, refused: b
 
 def _exit_status(spool: Spool, finding: Finding) -> ExitStatus:
     """What was seen in this life or an earlier one."""
-    for event in spool.events(Stream.AGENT, "runtime_exited"):
+    for event in spool.events(Stream.DEVICE_AGENT, "runtime_exited"):
         if isinstance(event, RuntimeExited):
             return ExitStatus(event.exit_code, event.signal)
     seen = finding.process.exit_status() if finding.process is not None else None
@@ -77,7 +77,7 @@ def _exit_status(spool: Spool, finding: Finding) -> ExitStatus:
 
 
 def _record_exit(spool: Spool, status: ExitStatus, explained: Diagnosis | None, finding: Finding) -> None:
-    if spool.events(Stream.AGENT, "runtime_exited"):
+    if spool.events(Stream.DEVICE_AGENT, "runtime_exited"):
         return
     if explained is not None:
         make_event = explained.event

@@ -60,5 +60,5 @@ async def enroll(client: ControllerClient, settings: AgentSettings, backoff: Bac
             _log.warning("enrolment_waits", detail=str(error), wait_s=round(wait_s, 1))
             await asyncio.sleep(wait_s)
     write_atomically(identity_path(settings), identity.model_dump_json().encode())
-    _log.info("enrolled", agent_id=identity.agent_id)
+    _log.info("enrolled", device_agent_id=identity.device_agent_id)
     return identity

@@ -103,7 +103,9 @@ async def _identify(
             _log.error("not_enrolled", detail=str(error), advice=ADVICE)
             return AgentExit.NOT_ENROLLED
     client.authorise(identity.token)
-    _log.info("agent_starts", agent_id=identity.agent_id, controller_url=settings.controller_url)
+    _log.info(
+        "agent_starts", device_agent_id=identity.device_agent_id, controller_url=settings.controller_url
+    )
     return None
 
 

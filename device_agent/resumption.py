@@ -24,12 +24,12 @@ def agent_version() -> str:
 def open_spool(folder: AttemptFolder, settings: AgentSettings) -> Spool:
     """The attempt's spool, its agent stream opened."""
     spool = Spool(folder.spool_path, settings.spool_quota_bytes)
-    if Stream.AGENT not in spool.last_seqs():
+    if Stream.DEVICE_AGENT not in spool.last_seqs():
         spool.record(
             lambda seq: StreamOpened(
                 seq=seq,
                 t_mono_ns=monotonic_ns(),
-                stream=Stream.AGENT,
+                stream=Stream.DEVICE_AGENT,
                 contract_version=CONTRACT_VERSION,
                 attempt_id=folder.attempt_id,
                 producer=Producer(name="device_agent", version=agent_version()),
@@ -83,7 +83,7 @@ def resumed_lease(folder: AttemptFolder, spool: Spool, settings: AgentSettings) 
 
 
 def _last_phase(spool: Spool, now_ns: int) -> tuple[HeldPhase, int]:
-    changes = [e for e in spool.events(Stream.AGENT, "phase_changed") if isinstance(e, PhaseChanged)]
+    changes = [e for e in spool.events(Stream.DEVICE_AGENT, "phase_changed") if isinstance(e, PhaseChanged)]
     if not changes:
         return HeldPhase.ACCEPTING, now_ns
     return HeldPhase(changes[-1].phase), min(changes[-1].t_mono_ns, now_ns)

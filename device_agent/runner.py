@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from contract.agent_api import HeldLease, RenewRequest
-from contract.events import AgentRestarted, EventEnvelope, PhaseChanged, RuntimeStarted
+from contract.events import DeviceAgentRestarted, EventEnvelope, PhaseChanged, RuntimeStarted
 from contract.failures import FailureReason
 from contract.runtime_link import LeaseFile
 from device_agent.attempt_folder import AttemptFolder
@@ -165,7 +165,7 @@ class AttemptRunner:
         elif self.folder.start_intended:
             self._process = self._target.adopt(self.folder)
             alive = self._process is not None
-            self._note(lambda seq, now: AgentRestarted(seq=seq, t_mono_ns=now, runtime_alive=alive))
+            self._note(lambda seq, now: DeviceAgentRestarted(seq=seq, t_mono_ns=now, runtime_alive=alive))
             self._open_link()
         elif self._held.phase is HeldPhase.ACCEPTING:
             try:

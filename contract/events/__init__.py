@@ -21,9 +21,9 @@ from contract.events.calls import (
     ToolWaitStarted,
 )
 from contract.events.device import (
-    AgentRestarted,
     AppCrashed,
     BatterySampled,
+    DeviceAgentRestarted,
     EnergySampled,
     EventRefused,
     HostSampled,
@@ -98,7 +98,7 @@ Event = Annotated[
     | PhaseChanged
     | RuntimeStarted
     | RuntimeExited
-    | AgentRestarted
+    | DeviceAgentRestarted
     | TransportLost
     | SpoolDropped
     | EventRefused
@@ -118,9 +118,9 @@ EVENT_ADAPTER: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _ANY = frozenset(Stream)
 _CONTROL = frozenset({Stream.CONTROL})
 _SAMPLES = frozenset({Stream.SAMPLES})
-_SAMPLES_OR_AGENT = frozenset({Stream.SAMPLES, Stream.AGENT})
+_SAMPLES_OR_AGENT = frozenset({Stream.SAMPLES, Stream.DEVICE_AGENT})
 _LOG = frozenset({Stream.LOG})
-_AGENT = frozenset({Stream.AGENT})
+_AGENT = frozenset({Stream.DEVICE_AGENT})
 # A kill or a crash is seen by the agent; a warning by the app itself.
 STREAMS_OF_TYPE: Final = MappingProxyType(
     {
@@ -155,7 +155,13 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
         **dict.fromkeys(
             (
                 *("jetsam_killed", "app_crashed", "phase_changed", "runtime_started", "runtime_exited"),
-                *("agent_restarted", "transport_lost", "spool_dropped", "event_refused", "host_sampled"),
+                *(
+                    "device_agent_restarted",
+                    "transport_lost",
+                    "spool_dropped",
+                    "event_refused",
+                    "host_sampled",
+                ),
             ),
             _AGENT,
         ),
@@ -204,7 +210,6 @@ __all__ = [
     "MAX_EVENT_LINE_BYTES",
     "STREAMS_OF_TYPE",
     "AgentFinished",
-    "AgentRestarted",
     "AgentRetried",
     "AppCrashed",
     "BatchExecuted",
@@ -223,6 +228,7 @@ __all__ = [
     "Conditions",
     "ConditionsRecorded",
     "ContaminationFound",
+    "DeviceAgentRestarted",
     "EnergySampled",
     "Event",
     "EventEnvelope",

@@ -120,10 +120,10 @@ class RuntimeExited(EventEnvelope):
     signal: int | None
 
 
-class AgentRestarted(EventEnvelope):
+class DeviceAgentRestarted(EventEnvelope):
     """The agent came back in the middle of the attempt; runtime_alive says what it found."""
 
-    type: Literal["agent_restarted"] = "agent_restarted"
+    type: Literal["device_agent_restarted"] = "device_agent_restarted"
     runtime_alive: bool
 
 

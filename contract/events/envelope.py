@@ -1,8 +1,8 @@
 """What every event has, and which stream carries it.
 
-One writer per stream: `control`, `samples` and `log` are written by the runtime, `agent` by the
+One writer per stream: `control`, `samples` and `log` are written by the runtime, `device_agent` by the
 device agent. Each stream counts its events from 1 without a gap. `t_mono_ns` is the writer's own
-monotonic clock and is only ever subtracted from itself: never compare `agent` with the others.
+monotonic clock and is only ever subtracted from itself: never compare `device_agent` with the others.
 Source: service.md 8.6, style.md section 5.
 """
 
@@ -16,12 +16,12 @@ from contract.model import ContractModel
 
 class Stream(StrEnum):
     """control: what happened, never dropped. samples: series, thinned when a disk is full.
-    log: the trace of blocks and batches, dropped first. agent: what the device agent saw."""
+    log: the trace of blocks and batches, dropped first. device_agent: what the device agent saw."""
 
     CONTROL = "control"
     SAMPLES = "samples"
     LOG = "log"
-    AGENT = "agent"
+    DEVICE_AGENT = "device_agent"
 
 
 Seq = Annotated[int, Field(ge=1, lt=2**53)]

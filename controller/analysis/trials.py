@@ -282,7 +282,7 @@ def attempt_facts(events: AttemptEvents) -> AttemptFacts:
         reader.control(event)
     for event in events.get(Stream.SAMPLES, ()):
         reader.samples(event)
-    for event in events.get(Stream.AGENT, ()):
+    for event in events.get(Stream.DEVICE_AGENT, ()):
         reader.agent(event)
     return AttemptFacts(
         opened_ns=control[0].t_mono_ns if control else None,

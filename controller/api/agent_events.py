@@ -35,7 +35,7 @@ async def post_events(attempt_id: str, context: Context, agent: Agent, request: 
     """Store a batch (gzip NDJSON); the answer acknowledges everything before next_seq."""
     body = await bounded_body(request, MAX_BATCH_BYTES)
     encoding = request.headers.get("content-encoding", "").strip().lower()
-    return await run_in_threadpool(_store, context, agent.agent_id, attempt_id, (body, encoding))
+    return await run_in_threadpool(_store, context, agent.device_agent_id, attempt_id, (body, encoding))
 
 
 @router.put("/{attempt_id}/artifacts/{name}")
@@ -44,28 +44,30 @@ async def put_artifact(
 ) -> ArtifactRef:
     """Store a file under a name; the same content again is no error, another one is."""
     content = await bounded_body(request, context.settings.max_artifact_bytes)
-    return await run_in_threadpool(_keep, context, agent.agent_id, (attempt_id, name), content)
+    return await run_in_threadpool(_keep, context, agent.device_agent_id, (attempt_id, name), content)
 
 
 @router.put("/{attempt_id}/result")
 def put_result(attempt_id: str, body: ResultRequest, context: Context, agent: Agent) -> ResultAnswer:
     """Accept a result, or 409 with what is missing."""
-    with context.turn() as turn:
-        answer = finish(turn, agent.agent_id, attempt_id, body)
+    with context.unit_of_work() as work:
+        answer = finish(work, agent.device_agent_id, attempt_id, body)
     # The device is free again, and the job may wait for another.
     context.bell.ring()
     return answer
 
 
-def _store(context: ApiContext, agent_id: str, attempt_id: str, sent: tuple[bytes, str]) -> EventsAnswer:
+def _store(
+    context: ApiContext, device_agent_id: str, attempt_id: str, sent: tuple[bytes, str]
+) -> EventsAnswer:
     # Checking the lines takes longer than storing them, and needs no transaction.
     batch = read_batch(*sent, attempt_id)
-    with context.turn() as turn:
-        return store_batch(turn, agent_id, attempt_id, batch)
+    with context.unit_of_work() as work:
+        return store_batch(work, device_agent_id, attempt_id, batch)
 
 
-def _keep(context: ApiContext, agent_id: str, place: tuple[str, str], content: bytes) -> ArtifactRef:
+def _keep(context: ApiContext, device_agent_id: str, place: tuple[str, str], content: bytes) -> ArtifactRef:
     attempt_id, name = place
-    with context.turn() as turn:
-        kept = store_artifact(turn, agent_id, attempt_id, name, content)
+    with context.unit_of_work() as work:
+        kept = store_artifact(work, device_agent_id, attempt_id, name, content)
         return ArtifactRef(name=kept.name, sha256=kept.sha256, size_bytes=kept.size_bytes)

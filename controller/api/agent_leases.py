@@ -24,7 +24,7 @@ from controller.attempts.claims import claim, close_claim, would_grant
 from controller.attempts.enrolment import enroll
 from controller.attempts.hello import hello
 from controller.attempts.renewal import renew
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import read_only
 
 router = APIRouter(prefix="/agent", tags=["agent"])
@@ -39,8 +39,8 @@ def post_enroll(
 ) -> EnrollAnswer:
     """Exchange the enrolment token that authenticated this request for the agent's own."""
     token_sha256 = principal_of(request).token_sha256
-    with context.turn() as turn:
-        return enroll(turn, token_sha256, body)
+    with context.unit_of_work() as work:
+        return enroll(work, token_sha256, body)
 
 
 @router.post("/hello")
@@ -48,8 +48,8 @@ def post_hello(
     body: Annotated[Hello, Depends(versioned(Hello))], context: Context, agent: Agent
 ) -> HelloAnswer:
     """The agent's full state against the books."""
-    with context.turn() as turn:
-        return hello(turn, agent.agent_id, body)
+    with context.unit_of_work() as work:
+        return hello(work, agent.device_agent_id, body)
 
 
 @router.post("/claims", response_model=Lease, responses={204: {"description": "nothing to do"}})
@@ -59,37 +59,37 @@ async def post_claim(
     """A lease, or 204 after body.wait_s. Holds no connection to the database while it waits."""
     clock = asyncio.get_running_loop().time
     deadline_s = clock() + body.wait_s
-    lease = await run_in_threadpool(_claim, context, agent.agent_id, body)
+    lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
     while lease is None and clock() < deadline_s and not context.bell.closed:
         await context.bell.wait(min(context.settings.claim_poll_s, deadline_s - clock()))
         if await request.is_disconnected():
             # Nobody would hear the answer; the same claim_id may come again.
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        if await run_in_threadpool(_would_grant, context, agent.agent_id, body):
-            lease = await run_in_threadpool(_claim, context, agent.agent_id, body)
+        if await run_in_threadpool(_would_grant, context, agent.device_agent_id, body):
+            lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
     if lease is None:
-        lease = await run_in_threadpool(_close_claim, context, agent.agent_id, body)
+        lease = await run_in_threadpool(_close_claim, context, agent.device_agent_id, body)
     return lease if lease is not None else Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @router.post("/leases/{lease_id}:renew")
 def post_renew(lease_id: str, body: RenewRequest, context: Context, agent: Agent) -> RenewAnswer:
     """Keep a lease; 410 once it is gone."""
-    with context.turn() as turn:
-        return renew(turn, agent.agent_id, lease_id, body)
+    with context.unit_of_work() as work:
+        return renew(work, agent.device_agent_id, lease_id, body)
 
 
-def _claim(context: ApiContext, agent_id: str, body: ClaimRequest) -> Lease | None:
-    with context.turn() as turn:
-        return claim(turn, agent_id, body)
+def _claim(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> Lease | None:
+    with context.unit_of_work() as work:
+        return claim(work, device_agent_id, body)
 
 
-def _would_grant(context: ApiContext, agent_id: str, body: ClaimRequest) -> bool:
+def _would_grant(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> bool:
     with read_only(context.sessions) as session:
-        turn = Turn(session, context.now(), context.settings.times, context.chance)
-        return would_grant(turn, agent_id, body.devices)
+        work = UnitOfWork(session, context.now(), context.settings.times, context.chance)
+        return would_grant(work, device_agent_id, body.devices)
 
 
-def _close_claim(context: ApiContext, agent_id: str, body: ClaimRequest) -> Lease | None:
-    with context.turn() as turn:
-        return close_claim(turn, agent_id, body.claim_id)
+def _close_claim(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> Lease | None:
+    with context.unit_of_work() as work:
+        return close_claim(work, device_agent_id, body.claim_id)

@@ -21,22 +21,22 @@ router = APIRouter(prefix="/v1", tags=["jobs and attempts"])
 @router.get("/jobs/{job_id}")
 def get_job(job_id: JobId, context: Context, _: Viewer) -> JobView:
     """One job with its attempts."""
-    with context.view() as turn:
-        return job_views(turn, [JobRepository(turn.session).get(job_id)])[0]
+    with context.view() as work:
+        return job_views(work, [JobRepository(work.session).get(job_id)])[0]
 
 
 @router.get("/jobs/{job_id}/explain")
 def explain_job(job_id: JobId, context: Context, _: Viewer) -> JobExplanation:
     """Why the job waits, device by device."""
-    with context.view() as turn:
-        return job_explanation(turn, JobRepository(turn.session).get(job_id))
+    with context.view() as work:
+        return job_explanation(work, JobRepository(work.session).get(job_id))
 
 
 @router.get("/attempts/{attempt_id}")
 def get_attempt(attempt_id: AttemptId, context: Context, _: Viewer) -> AttemptView:
     """One attempt."""
-    with context.view() as turn:
-        attempts = AttemptRepository(turn.session)
+    with context.view() as work:
+        attempts = AttemptRepository(work.session)
         return attempt_view(attempts.get(attempt_id), attempts.next_seqs([attempt_id])[attempt_id])
 
 
@@ -50,9 +50,9 @@ def get_events(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> EventsPage:
     """Stored events as they were written, from after_seq + 1 on; next_seq is where the next page begins."""
-    with context.view() as turn:
-        AttemptRepository(turn.session).get(attempt_id)
-        lines = EventRepository(turn.session).lines(attempt_id, stream, after_seq + 1)
+    with context.view() as work:
+        AttemptRepository(work.session).get(attempt_id)
+        lines = EventRepository(work.session).lines(attempt_id, stream, after_seq + 1)
         found = list(islice(lines, limit))
     events = [json.loads(line) for _, line in found]
     return EventsPage(stream=stream.value, events=events, next_seq=after_seq + 1 + len(found))

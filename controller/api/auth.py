@@ -38,12 +38,12 @@ _POLICY_VIOLATION: Final = 1008
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a token belongs to. `name` goes into the audit; `scope` is a user's, `agent_id` an agent's."""
+    """Whoever a token belongs to: `name` for the audit, `device_agent_id` where it is a device agent."""
 
     name: str
     kind: TokenKind
     scope: TokenScope | None
-    agent_id: str | None
+    device_agent_id: str | None
     token_sha256: str
 
     def allows(self, scope: TokenScope) -> bool:
@@ -55,7 +55,7 @@ class Principal:
 class AgentPrincipal:
     """A device agent that showed its own token."""
 
-    agent_id: str
+    device_agent_id: str
 
 
 def principal_of(request: Request) -> Principal:
@@ -83,9 +83,9 @@ def requires(scope: TokenScope) -> Callable[[Request], Principal]:
 def require_agent(request: Request) -> AgentPrincipal:
     """The device agent behind the request; ForbiddenError for any other token."""
     principal = principal_of(request)
-    if principal.kind is not TokenKind.AGENT or principal.agent_id is None:
+    if principal.kind is not TokenKind.AGENT or principal.device_agent_id is None:
         raise ForbiddenError("this is for device agents: send the token that the enrolment gave")
-    return AgentPrincipal(principal.agent_id)
+    return AgentPrincipal(principal.device_agent_id)
 
 
 def kinds_for(path: str) -> frozenset[TokenKind]:
@@ -152,7 +152,7 @@ def _principal(row: TokenRow) -> Principal:
         name=row.name,
         kind=row.kind,
         scope=row.scope,
-        agent_id=row.agent_id,
+        device_agent_id=row.device_agent_id,
         token_sha256=row.token_sha256,
     )
 

@@ -34,17 +34,17 @@ def create_enrollment_token(
 ) -> EnrollmentToken:
     """A token with which one device agent may enrol, once, within the hour. It is shown here only."""
     asked = body or EnrollmentTokenRequest()
-    with context.turn() as turn:
-        expires_at = turn.now + timedelta(seconds=asked.valid_s)
+    with context.unit_of_work() as work:
+        expires_at = work.now + timedelta(seconds=asked.valid_s)
         grant = TokenGrant(TokenKind.ENROLMENT, asked.name, expires_at=expires_at)
-        token = TokenRepository(turn.session).issue(grant, turn.now)
-        turn.session.add(
+        token = TokenRepository(work.session).issue(grant, work.now)
+        work.session.add(
             AuditRow(
                 principal=principal.name,
                 action="enrollment_token",
                 subject=asked.name,
                 detail=f"until {expires_at.isoformat()}",
-                created_at=turn.now,
+                created_at=work.now,
             )
         )
     return EnrollmentToken(token=token, expires_at=expires_at)

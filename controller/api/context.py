@@ -10,7 +10,7 @@ from typing import cast
 from fastapi import Request
 
 from controller.api.bell import Bell
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions, read_only, unit_of_work
 from controller.settings import Settings
 
@@ -28,17 +28,17 @@ class ApiContext:
     """Called after each unit of work: whoever publishes the outbox looks at once."""
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def unit_of_work(self) -> Iterator[UnitOfWork]:
         """A unit of work at this moment."""
         with unit_of_work(self.sessions) as session:
-            yield Turn(session, self.now(), self.settings.times, self.chance)
+            yield UnitOfWork(session, self.now(), self.settings.times, self.chance)
         self.after_commit()
 
     @contextmanager
-    def view(self) -> Iterator[Turn]:
+    def view(self) -> Iterator[UnitOfWork]:
         """The same for reading: it takes no lock, and what it changes is thrown away."""
         with read_only(self.sessions) as session:
-            yield Turn(session, self.now(), self.settings.times, self.chance)
+            yield UnitOfWork(session, self.now(), self.settings.times, self.chance)
 
 
 def context_of(request: Request) -> ApiContext:

@@ -22,8 +22,8 @@ Admin = Annotated[Principal, Depends(requires(TokenScope.ADMIN))]
 @router.get("")
 def list_devices(context: Context, _: Viewer) -> DeviceList:
     """Every device, by id."""
-    with context.view() as turn:
-        return DeviceList(devices=device_views(turn.session, DeviceRepository(turn.session).all()))
+    with context.view() as work:
+        return DeviceList(devices=device_views(work.session, DeviceRepository(work.session).all()))
 
 
 @router.get("/{device_id}")
@@ -35,16 +35,16 @@ def get_device(device_id: DeviceId, context: Context, _: Viewer) -> DeviceView:
 @router.post("/{device_id}:quarantine")
 def quarantine(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """No more work for it until it is released; a running attempt ends first."""
-    with context.turn() as turn:
-        quarantine_device(turn, device_id, principal.name, body.reason)
+    with context.unit_of_work() as work:
+        quarantine_device(work, device_id, principal.name, body.reason)
     return _view(context, device_id)
 
 
 @router.post("/{device_id}:release")
 def release(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """Back to work, by way of a check."""
-    with context.turn() as turn:
-        release_device(turn, device_id, principal.name, body.reason)
+    with context.unit_of_work() as work:
+        release_device(work, device_id, principal.name, body.reason)
     context.bell.ring()
     return _view(context, device_id)
 
@@ -52,11 +52,11 @@ def release(device_id: DeviceId, body: DeviceAction, context: Context, principal
 @router.post("/{device_id}:maintain")
 def maintain(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """Out of work while a person has it; a running attempt ends first."""
-    with context.turn() as turn:
-        maintain_device(turn, device_id, principal.name, body.reason)
+    with context.unit_of_work() as work:
+        maintain_device(work, device_id, principal.name, body.reason)
     return _view(context, device_id)
 
 
 def _view(context: ApiContext, device_id: str) -> DeviceView:
-    with context.view() as turn:
-        return device_views(turn.session, [DeviceRepository(turn.session).get(device_id)])[0]
+    with context.view() as work:
+        return device_views(work.session, [DeviceRepository(work.session).get(device_id)])[0]

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from controller.api.auth import Principal
 from controller.api.context import ApiContext
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import IdempotencyKeyRow
 from controller.db.tokens import IdempotencyRepository
 from controller.errors import IdempotencyKeyReusedError
@@ -51,33 +51,35 @@ class KeyedAnswer:
     replayed: bool
 
 
-def answer_once(context: ApiContext, request: KeyedRequest, act: Callable[[Turn], BaseModel]) -> KeyedAnswer:
+def answer_once(
+    context: ApiContext, request: KeyedRequest, act: Callable[[UnitOfWork], BaseModel]
+) -> KeyedAnswer:
     """Act and remember in one transaction, or give the remembered answer.
 
     IdempotencyKeyReusedError when the key came with another body before.
     """
     try:
-        with context.turn() as turn:
-            return _answer(turn, request, act)
+        with context.unit_of_work() as work:
+            return _answer(work, request, act)
     except IntegrityError:
         # Another replica was faster with the same key: its answer is there now.
-        with context.turn() as turn:
-            return _answer(turn, request, act)
+        with context.unit_of_work() as work:
+            return _answer(work, request, act)
 
 
-def _answer(turn: Turn, request: KeyedRequest, act: Callable[[Turn], BaseModel]) -> KeyedAnswer:
-    repository = IdempotencyRepository(turn.session)
+def _answer(work: UnitOfWork, request: KeyedRequest, act: Callable[[UnitOfWork], BaseModel]) -> KeyedAnswer:
+    repository = IdempotencyRepository(work.session)
     if request.key is None:
-        return KeyedAnswer(act(turn).model_dump(mode="json"), replayed=False)
+        return KeyedAnswer(act(work).model_dump(mode="json"), replayed=False)
     kept = repository.find(request.principal.token_sha256, request.key)
-    if kept is not None and turn.now - kept.created_at < KEPT:
+    if kept is not None and work.now - kept.created_at < KEPT:
         if kept.request_sha256 != request.digest:
             raise IdempotencyKeyReusedError(request.key)
         return KeyedAnswer(kept.answer, replayed=True)
     if kept is not None:
-        turn.session.delete(kept)
-        turn.session.flush()
-    content = act(turn).model_dump(mode="json")
+        work.session.delete(kept)
+        work.session.flush()
+    content = act(work).model_dump(mode="json")
     repository.keep(
         IdempotencyKeyRow(
             principal=request.principal.token_sha256,
@@ -85,7 +87,7 @@ def _answer(turn: Turn, request: KeyedRequest, act: Callable[[Turn], BaseModel])
             request_sha256=request.digest,
             status_code=request.status,
             answer=content,
-            created_at=turn.now,
+            created_at=work.now,
         )
     )
     return KeyedAnswer(content, replayed=False)

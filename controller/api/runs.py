@@ -13,7 +13,7 @@ from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.idempotency import REPLAYED_HEADER, IdempotencyKey, KeyedRequest, answer_once
 from controller.attempts.cancellation import cancel_run
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import AuditRow, TokenScope
 from controller.db.runs import RunRepository
 from controller.runs.compare import ComparisonRequest, compare_runs
@@ -52,10 +52,10 @@ def submit_run(
     prepared = prepare(body)
     keyed = KeyedRequest(principal, idempotency_key, "POST /v1/runs", body, HTTPStatus.CREATED)
 
-    def act(turn: Turn) -> RunView:
-        run = submit(turn, prepared, principal.name)
-        turn.session.flush()
-        return run_views(turn, [run], context.settings.base_url)[0]
+    def act(work: UnitOfWork) -> RunView:
+        run = submit(work, prepared, principal.name)
+        work.session.flush()
+        return run_views(work, [run], context.settings.base_url)[0]
 
     answer = answer_once(context, keyed, act)
     context.bell.ring()
@@ -70,9 +70,9 @@ def list_runs(
     context: Context, _: Viewer, limit: Limit = 50, page_token: Annotated[RunId | None, Query()] = None
 ) -> RunPage:
     """Runs, newest first. page_token is the one that the page before gave."""
-    with context.view() as turn:
-        runs = RunRepository(turn.session).page(limit + 1, before_run_id=page_token)
-        views = run_views(turn, runs[:limit], context.settings.base_url)
+    with context.view() as work:
+        runs = RunRepository(work.session).page(limit + 1, before_run_id=page_token)
+        views = run_views(work, runs[:limit], context.settings.base_url)
     return RunPage(runs=views, next_page_token=views[-1].run_id if len(runs) > limit else None)
 
 
@@ -86,22 +86,22 @@ def get_run(run_id: RunId, context: Context, _: Viewer) -> RunView:
 @router.get("/{run_id}/request")
 def get_request(run_id: RunId, context: Context, _: Viewer) -> RunRequest:
     """The request that made the run, with every default filled in: sending it again measures the same."""
-    with context.view() as turn:
-        return RunRequest.model_validate(RunRepository(turn.session).get(run_id).request)
+    with context.view() as work:
+        return RunRequest.model_validate(RunRepository(work.session).get(run_id).request)
 
 
 @router.post("/{run_id}:cancel")
 def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
     """Cancel what is not done. Again is no error; what runs stops at its agent's next renewal."""
-    with context.turn() as turn:
-        cancelled = cancel_run(turn, run_id)
-        turn.session.add(
+    with context.unit_of_work() as work:
+        cancelled = cancel_run(work, run_id)
+        work.session.add(
             AuditRow(
                 principal=principal.name,
                 action="cancel",
                 subject=run_id,
                 detail=f"{cancelled} jobs",
-                created_at=turn.now,
+                created_at=work.now,
             )
         )
     conclude_if_due(context, run_id)
@@ -112,24 +112,24 @@ def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
 def get_report(run_id: RunId, context: Context, _: Viewer) -> RunReport:
     """All results so far; final once the run is completed."""
     conclude_if_due(context, run_id)
-    with context.view() as turn:
-        return run_report(turn.session, run_id, context.settings.base_url)
+    with context.view() as work:
+        return run_report(work.session, run_id, context.settings.base_url)
 
 
 @router.get("/{run_id}/gate")
 def get_gate(run_id: RunId, context: Context, _: Viewer) -> GateView:
     """The verdict of a completed run; 409 `result-not-ready` before."""
     conclude_if_due(context, run_id)
-    with context.view() as turn:
-        return run_gate(turn.session, run_id)
+    with context.view() as work:
+        return run_gate(work.session, run_id)
 
 
 @router.get("/{run_id}/live")
 def get_live(run_id: RunId, context: Context, request: Request, _: Viewer) -> LiveView:
     """Figures of the newest attempt as far as its events are stored."""
     cache: EventCache = request.app.state.event_cache
-    with context.view() as turn:
-        return live_view(turn.session, run_id, cache)
+    with context.view() as work:
+        return live_view(work.session, run_id, cache)
 
 
 @router.get("/{run_id}/comparison")
@@ -145,11 +145,11 @@ def get_comparison(
         device_model=query.device_model,
         variant=query.variant,
     )
-    with context.view() as turn:
-        return compare_runs(turn.session, asked)
+    with context.view() as work:
+        return compare_runs(work.session, asked)
 
 
 def _view(context: ApiContext, run_id: str) -> RunView:
-    with context.view() as turn:
-        run = RunRepository(turn.session).get(run_id)
-        return run_views(turn, [run], context.settings.base_url)[0]
+    with context.view() as work:
+        run = RunRepository(work.session).get(run_id)
+        return run_views(work, [run], context.settings.base_url)[0]

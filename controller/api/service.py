@@ -71,8 +71,8 @@ def metrics(
 ) -> Response:
     """Prometheus metrics of this process and of the farm."""
     service: ServiceMetrics = request.app.state.metrics
-    with context.view() as turn:
-        _read_farm(turn.session, service)
+    with context.view() as work:
+        _read_farm(work.session, service)
     return Response(service.exposition(), media_type=CONTENT_TYPE_LATEST)
 
 

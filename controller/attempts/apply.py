@@ -15,68 +15,68 @@ from controller.attempts.states import (
     JobCause,
     RunCause,
 )
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import AttemptRow, DeviceRow, DeviceTransitionRow, JobRow, RunRow
 from controller.db.outbox import Topic
 
 
-def move_attempt(turn: Turn, attempt: AttemptRow, cause: AttemptCause) -> None:
+def move_attempt(work: UnitOfWork, attempt: AttemptRow, cause: AttemptCause) -> None:
     """Follow the edge; InvalidTransitionError, and nothing is changed, when there is none."""
     attempt.state = ATTEMPT_MACHINE.next_state(attempt.state, cause)
-    attempt.state_since = turn.now
+    attempt.state_since = work.now
     deadline = ATTEMPT_DEADLINES.get(attempt.state)
     attempt.phase_deadline = (
-        turn.after(deadline.period_s(turn.times, attempt.limits)) if deadline is not None else None
+        work.after(deadline.period_s(work.times, attempt.limits)) if deadline is not None else None
     )
     if attempt.state not in LIVE_ATTEMPT_STATES:
-        attempt.ended_at = turn.now
-        turn.announce(Topic.ATTEMPT_ENDED, {"attempt_id": attempt.attempt_id})
+        attempt.ended_at = work.now
+        work.announce(Topic.ATTEMPT_ENDED, {"attempt_id": attempt.attempt_id})
 
 
-def move_job(turn: Turn, job: JobRow, cause: JobCause) -> None:
+def move_job(work: UnitOfWork, job: JobRow, cause: JobCause) -> None:
     """Follow the edge; InvalidTransitionError, and nothing is changed, when there is none."""
     job.state = JOB_MACHINE.next_state(job.state, cause)
     if job.state is JobState.DONE:
         job.outcome = OUTCOME_OF_CAUSE[cause]
-        job.done_at = turn.now
+        job.done_at = work.now
         job.waiting_reason = ""
     elif job.state is JobState.QUEUED:
-        turn.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
+        work.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
     else:
         job.waiting_reason = ""
 
 
-def move_run(turn: Turn, run: RunRow, cause: RunCause, outcome: RunOutcome | None = None) -> None:
+def move_run(work: UnitOfWork, run: RunRow, cause: RunCause, outcome: RunOutcome | None = None) -> None:
     """Follow the edge; the last one carries the outcome. InvalidTransitionError when there is none."""
     run.state = RUN_MACHINE.next_state(run.state, cause)
     if run.state is RunState.COMPLETED:
         run.outcome = outcome
-        run.completed_at = turn.now
-    turn.announce(Topic.RUN_CHANGED, {"run_id": run.run_id})
+        run.completed_at = work.now
+    work.announce(Topic.RUN_CHANGED, {"run_id": run.run_id})
 
 
-def move_device(turn: Turn, device: DeviceRow, cause: DeviceCause, detail: str = "") -> None:
+def move_device(work: UnitOfWork, device: DeviceRow, cause: DeviceCause, detail: str = "") -> None:
     """Follow the edge and keep it in the device's history; InvalidTransitionError when there is none."""
     before = device.state
     device.state = DEVICE_MACHINE.next_state(before, cause)
-    device.state_since = turn.now
-    device.state_deadline = _device_deadline(turn, device)
-    turn.session.add(
+    device.state_since = work.now
+    device.state_deadline = _device_deadline(work, device)
+    work.session.add(
         DeviceTransitionRow(
             device_id=device.device_id,
             from_state=before,
             cause=cause.value,
             to_state=device.state,
             detail=detail,
-            at=turn.now,
+            at=work.now,
         )
     )
 
 
-def _device_deadline(turn: Turn, device: DeviceRow) -> datetime | None:
+def _device_deadline(work: UnitOfWork, device: DeviceRow) -> datetime | None:
     deadline = DEVICE_DEADLINES.get(device.state)
     if deadline is not None:
-        return turn.after(deadline.period_s(turn.times))
-    if device.state is DeviceState.QUARANTINED and device.rechecks < len(turn.times.recheck_s):
-        return turn.now + timedelta(seconds=turn.times.recheck_s[device.rechecks])
+        return work.after(deadline.period_s(work.times))
+    if device.state is DeviceState.QUARANTINED and device.rechecks < len(work.times.recheck_s):
+        return work.now + timedelta(seconds=work.times.recheck_s[device.rechecks])
     return None

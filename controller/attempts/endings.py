@@ -12,7 +12,7 @@ from controller.attempts.device_states import DEVICE_MACHINE, DeviceCause
 from controller.attempts.facts import device_facts, job_facts
 from controller.attempts.placement import candidates
 from controller.attempts.states import REASON_OF_CAUSE, AttemptCause, JobCause
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import LeaseRepository
 from controller.db.devices import DeviceRepository
 from controller.db.models import AttemptRow, DeviceRow, JobRow
@@ -40,17 +40,17 @@ class Ending:
     detail: str = ""
 
 
-def end_attempt(turn: Turn, attempt: AttemptRow, ending: Ending) -> None:
+def end_attempt(work: UnitOfWork, attempt: AttemptRow, ending: Ending) -> None:
     """End a live attempt with all that follows; InvalidTransitionError if it has ended."""
-    move_attempt(turn, attempt, ending.cause)
+    move_attempt(work, attempt, ending.cause)
     attempt.reason = ending.reason or REASON_OF_CAUSE.get(ending.cause)
     attempt.detail = ending.detail
-    held_until = _release(turn, attempt)
-    device = DeviceRepository(turn.session).get_locked(attempt.device_id)
+    held_until = _release(work, attempt)
+    device = DeviceRepository(work.session).get_locked(attempt.device_id)
     if ending.cause not in CAUSES_FROM_AGENT:
-        device.hold_until = held_until + turn.times.hold
-    _leave_device(turn, device, attempt, ending.cause)
-    _follow_up(turn, attempt)
+        device.hold_until = held_until + work.times.hold
+    _leave_device(work, device, attempt, ending.cause)
+    _follow_up(work, attempt)
 
 
 def job_cause(
@@ -76,16 +76,16 @@ def job_cause(
             return JobCause.REQUEUED if tries_left > 0 else JobCause.EXHAUSTED
 
 
-def _release(turn: Turn, attempt: AttemptRow) -> datetime:
+def _release(work: UnitOfWork, attempt: AttemptRow) -> datetime:
     """Until when the holder may believe in its lease."""
-    lease = LeaseRepository(turn.session).live_of_attempt(attempt.attempt_id)
+    lease = LeaseRepository(work.session).live_of_attempt(attempt.attempt_id)
     if lease is None:
-        return turn.now
-    lease.released_at = turn.now
+        return work.now
+    lease.released_at = work.now
     return lease.expires_at
 
 
-def _leave_device(turn: Turn, device: DeviceRow, attempt: AttemptRow, cause: AttemptCause) -> None:
+def _leave_device(work: UnitOfWork, device: DeviceRow, attempt: AttemptRow, cause: AttemptCause) -> None:
     at_fault = (
         attempt.state is AttemptState.ERRORED
         and attempt.reason is not None
@@ -100,52 +100,52 @@ def _leave_device(turn: Turn, device: DeviceRow, attempt: AttemptRow, cause: Att
         return
     detail = f"{attempt.attempt_id}: {attempt.reason.value if attempt.reason else attempt.state.value}"
     if cause is AttemptCause.DEVICE_DETACHED:
-        move_device(turn, device, DeviceCause.DETACHED, detail)
+        move_device(work, device, DeviceCause.DETACHED, detail)
     elif cause is AttemptCause.LEASE_EXPIRED:
-        move_device(turn, device, DeviceCause.LEASE_EXPIRED, detail)
+        move_device(work, device, DeviceCause.LEASE_EXPIRED, detail)
     elif cause not in CAUSES_FROM_AGENT:
-        move_device(turn, device, DeviceCause.LEASE_REVOKED, detail)
+        move_device(work, device, DeviceCause.LEASE_REVOKED, detail)
     else:
         left = DeviceCause.ATTEMPT_FAULTED if at_fault else DeviceCause.ATTEMPT_ENDED
-        move_device(turn, device, left, detail)
+        move_device(work, device, left, detail)
     if at_fault and attempt.reason is not None:
-        _quarantine_if_hopeless(turn, device, attempt.reason)
-    _drain(turn, device)
+        _quarantine_if_hopeless(work, device, attempt.reason)
+    _drain(work, device)
 
 
-def _quarantine_if_hopeless(turn: Turn, device: DeviceRow, reason: FailureReason) -> None:
-    hopeless = device.faults_in_a_row >= turn.times.faults_to_quarantine
+def _quarantine_if_hopeless(work: UnitOfWork, device: DeviceRow, reason: FailureReason) -> None:
+    hopeless = device.faults_in_a_row >= work.times.faults_to_quarantine
     if hopeless and DEVICE_MACHINE.allows(device.state, DeviceCause.RECOVERY_EXHAUSTED):
         device.reasons = [reason.value]
         detail = f"{device.faults_in_a_row} attempts in a row failed by {reason.value}"
-        move_device(turn, device, DeviceCause.RECOVERY_EXHAUSTED, detail)
+        move_device(work, device, DeviceCause.RECOVERY_EXHAUSTED, detail)
 
 
-def _drain(turn: Turn, device: DeviceRow) -> None:
+def _drain(work: UnitOfWork, device: DeviceRow) -> None:
     """A person wanted the device once its attempt is over."""
     wanted, device.drain_to = device.drain_to, None
     if wanted is DeviceState.QUARANTINED and device.state is not DeviceState.QUARANTINED:
-        move_device(turn, device, DeviceCause.QUARANTINE_ORDERED, "its attempt has ended")
+        move_device(work, device, DeviceCause.QUARANTINE_ORDERED, "its attempt has ended")
     elif wanted is DeviceState.MAINTENANCE:
-        move_device(turn, device, DeviceCause.MAINTENANCE_ORDERED, "its attempt has ended")
+        move_device(work, device, DeviceCause.MAINTENANCE_ORDERED, "its attempt has ended")
 
 
-def _follow_up(turn: Turn, attempt: AttemptRow) -> None:
-    job = JobRepository(turn.session).get_locked(attempt.job_id)
+def _follow_up(work: UnitOfWork, attempt: AttemptRow) -> None:
+    job = JobRepository(work.session).get_locked(attempt.job_id)
     cause = job_cause(job.state, attempt.state, attempt.reason, job.max_attempts - job.attempts_used)
-    move_job(turn, job, cause)
+    move_job(work, job, cause)
     if cause is JobCause.REQUEUED:
-        _prepare_retry(turn, job, attempt.device_id)
+        _prepare_retry(work, job, attempt.device_id)
     elif job.state is JobState.DONE:
-        settle_run(turn, job.run_id)
+        settle_run(work, job.run_id)
 
 
-def _prepare_retry(turn: Turn, job: JobRow, device_id: str) -> None:
+def _prepare_retry(work: UnitOfWork, job: JobRow, device_id: str) -> None:
     """Elsewhere if there is an elsewhere; otherwise on the same device, later and later."""
-    devices = [device_facts(device) for device in DeviceRepository(turn.session).not_retired()]
+    devices = [device_facts(device) for device in DeviceRepository(work.session).not_retired()]
     if candidates(job_facts(job), devices) - {device_id}:
         job.excluded_devices = sorted({*job.excluded_devices, device_id})
         job.not_before = None
         return
-    backoff_s = turn.times.retry_backoff_s * 2.0 ** (job.attempts_used - 1)
-    job.not_before = turn.after(min(backoff_s, turn.times.retry_backoff_max_s))
+    backoff_s = work.times.retry_backoff_s * 2.0 ** (job.attempts_used - 1)
+    job.not_before = work.after(min(backoff_s, work.times.retry_backoff_max_s))

@@ -4,41 +4,43 @@ from sqlalchemy import update
 
 from contract.agent_api import EnrollAnswer, EnrollRequest
 from controller.attempts.presence import require_contract
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.devices import AgentRepository
 from controller.db.models import AgentRow, TokenKind, TokenRow
 from controller.db.tokens import TokenGrant, TokenRepository
 from controller.errors import NotAuthenticatedError
 
 
-def enroll(turn: Turn, token_sha256: str, request: EnrollRequest) -> EnrollAnswer:
+def enroll(work: UnitOfWork, token_sha256: str, request: EnrollRequest) -> EnrollAnswer:
     """The agent's id and token. An agent of that name that was here before keeps its id and devices, and
     its older tokens end: two machines under one name notice it at once.
 
     Raises NotAuthenticatedError for a token that is unknown, expired or used, AgentOutdatedError.
     """
     require_contract(request.contract_version)
-    tokens = TokenRepository(turn.session)
-    enrolment = tokens.find_digest(token_sha256, turn.now)
+    tokens = TokenRepository(work.session)
+    enrolment = tokens.find_digest(token_sha256, work.now)
     if enrolment is None or enrolment.kind is not TokenKind.ENROLMENT:
         raise NotAuthenticatedError("the enrolment token is unknown, expired or used; ask for a new one")
-    if not tokens.use_once(enrolment, turn.now):
+    if not tokens.use_once(enrolment, work.now):
         raise NotAuthenticatedError("the enrolment token was used by another agent a moment ago")
-    agent = AgentRepository(turn.session).named(request.agent_name)
+    agent = AgentRepository(work.session).named(request.agent_name)
     if agent is None:
         agent = AgentRow(
-            agent_id=turn.new_id("agt"),
+            device_agent_id=work.new_id("agt"),
             name=request.agent_name,
             contract_version=request.contract_version,
-            created_at=turn.now,
-            last_seen_at=turn.now,
+            created_at=work.now,
+            last_seen_at=work.now,
         )
-        turn.session.add(agent)
-        turn.session.flush()
-    turn.session.execute(
+        work.session.add(agent)
+        work.session.flush()
+    work.session.execute(
         update(TokenRow)
-        .where(TokenRow.agent_id == agent.agent_id, TokenRow.revoked_at.is_(None))
-        .values(revoked_at=turn.now)
+        .where(TokenRow.device_agent_id == agent.device_agent_id, TokenRow.revoked_at.is_(None))
+        .values(revoked_at=work.now)
     )
-    token = tokens.issue(TokenGrant(TokenKind.AGENT, agent.name, agent_id=agent.agent_id), turn.now)
-    return EnrollAnswer(agent_id=agent.agent_id, token=token)
+    token = tokens.issue(
+        TokenGrant(TokenKind.AGENT, agent.name, device_agent_id=agent.device_agent_id), work.now
+    )
+    return EnrollAnswer(device_agent_id=agent.device_agent_id, token=token)

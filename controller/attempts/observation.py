@@ -34,7 +34,7 @@ class Sight:
 
 
 def condition_of(ready: bool, reasons: frozenset[str]) -> Condition:  # noqa: FBT001  (the report's own field)
-    """A ready device is usable whatever else is said of it; a person's turn comes before waiting."""
+    """A ready device is usable whatever else is said of it; a person's work comes before waiting."""
     if ready:
         return Condition.USABLE
     waiting = PASSING_REASONS | HEAT_REASONS | BATTERY_REASONS

@@ -14,7 +14,7 @@ from controller.attempts.endings import Ending, end_attempt
 from controller.attempts.expiry import expire_overdue
 from controller.attempts.presence import touch_agent
 from controller.attempts.states import LIVE_ATTEMPT_STATES, AttemptCause, JobCause
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
 from controller.db.events import ArtifactRepository
@@ -42,26 +42,26 @@ _SALVAGE: Final = {
 }
 
 
-def finish(turn: Turn, agent_id: str, attempt_id: str, request: ResultRequest) -> ResultAnswer:
+def finish(work: UnitOfWork, device_agent_id: str, attempt_id: str, request: ResultRequest) -> ResultAnswer:
     """Accept a result, or say what is missing; the same call again gets the same answer.
 
     Raises AttemptNotFoundError, FencedError, EventsMissingError, ArtifactsMissingError. An attempt that
     the controller has ended meanwhile keeps its state, which the answer names.
     """
-    touch_agent(turn, agent_id)
-    expire_overdue(turn)
-    attempt = AttemptRepository(turn.session).get_locked(attempt_id)
-    if attempt.agent_id != agent_id:
+    touch_agent(work, device_agent_id)
+    expire_overdue(work)
+    attempt = AttemptRepository(work.session).get_locked(attempt_id)
+    if attempt.device_agent_id != device_agent_id:
         raise AttemptNotFoundError(attempt_id)
     if request.fence != attempt.fence:
         raise FencedError(request.fence, attempt.fence)
     if attempt.state in LIVE_ATTEMPT_STATES:
-        _require_complete(turn, attempt, request)
-        end_attempt(turn, attempt, Ending(_CAUSE_OF_OUTCOME[request.outcome], request.reason, request.detail))
+        _require_complete(work, attempt, request)
+        end_attempt(work, attempt, Ending(_CAUSE_OF_OUTCOME[request.outcome], request.reason, request.detail))
         _keep(attempt, request)
     elif attempt.state is AttemptState.LOST:
-        _require_complete(turn, attempt, request)
-        _finish_late(turn, attempt, request)
+        _require_complete(work, attempt, request)
+        _finish_late(work, attempt, request)
     return ResultAnswer(attempt_id=attempt_id, state=attempt.state.value, salvaged=attempt.salvaged)
 
 
@@ -71,36 +71,36 @@ def _keep(attempt: AttemptRow, request: ResultRequest) -> None:
         attempt.trials_done = attempt.trials_total
 
 
-def _require_complete(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> None:
-    stored = AttemptRepository(turn.session).next_seqs([attempt.attempt_id])[attempt.attempt_id]
+def _require_complete(work: UnitOfWork, attempt: AttemptRow, request: ResultRequest) -> None:
+    stored = AttemptRepository(work.session).next_seqs([attempt.attempt_id])[attempt.attempt_id]
     if request.outcome == "succeeded" and not request.last_seq.get(Stream.CONTROL):
         raise BadRequestError("/last_seq/control", "a success without events cannot be; name the last one")
     for stream, last in sorted(request.last_seq.items()):
         next_seq = stored.get(stream.value, 1)
         if next_seq <= last:
             raise EventsMissingError(stream.value, next_seq)
-    have = ArtifactRepository(turn.session).digests(attempt.attempt_id)
+    have = ArtifactRepository(work.session).digests(attempt.attempt_id)
     missing = tuple(ref.name for ref in request.artifacts if have.get(ref.name) != ref.sha256)
     if missing:
         raise ArtifactsMissingError(missing)
 
 
-def _finish_late(turn: Turn, attempt: AttemptRow, request: ResultRequest) -> None:
+def _finish_late(work: UnitOfWork, attempt: AttemptRow, request: ResultRequest) -> None:
     """The lease is gone, but what was measured may still be the only try that counts."""
     # In the order in which everything else locks: run last.
-    device = DeviceRepository(turn.session).get_locked(attempt.device_id)
-    job = JobRepository(turn.session).get_locked(attempt.job_id)
-    run = RunRepository(turn.session).get_locked(job.run_id)
+    device = DeviceRepository(work.session).get_locked(attempt.device_id)
+    job = JobRepository(work.session).get_locked(attempt.job_id)
+    run = RunRepository(work.session).get_locked(job.run_id)
     causes = _SALVAGE.get(request.outcome)
     if causes is None or run.state is RunState.COMPLETED or not _still_counts(attempt, job, device):
-        move_attempt(turn, attempt, AttemptCause.SUPERSEDED)
+        move_attempt(work, attempt, AttemptCause.SUPERSEDED)
         return
-    move_attempt(turn, attempt, causes[0])
+    move_attempt(work, attempt, causes[0])
     attempt.salvaged = True
     attempt.reason, attempt.detail = request.reason, request.detail
     _keep(attempt, request)
-    move_job(turn, job, causes[1])
-    settle_run(turn, job.run_id)
+    move_job(work, job, causes[1])
+    settle_run(work, job.run_id)
 
 
 def _still_counts(attempt: AttemptRow, job: JobRow, device: DeviceRow) -> bool:

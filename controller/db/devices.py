@@ -48,34 +48,36 @@ class DeviceRepository:
             )
         )
 
-    def lock_free(self, device_ids: Sequence[str], agent_id: str) -> list[DeviceRow]:
+    def lock_free(self, device_ids: Sequence[str], device_agent_id: str) -> list[DeviceRow]:
         """The agent's own devices among these, locked; those that another writer has are left out."""
         return list(
             self._session.scalars(
                 select(DeviceRow)
-                .where(DeviceRow.device_id.in_(device_ids), DeviceRow.agent_id == agent_id)
+                .where(DeviceRow.device_id.in_(device_ids), DeviceRow.device_agent_id == device_agent_id)
                 .order_by(DeviceRow.device_id)
                 .with_for_update(skip_locked=True)
                 .execution_options(populate_existing=True)
             )
         )
 
-    def of_agent(self, agent_id: str) -> list[DeviceRow]:
+    def of_agent(self, device_agent_id: str) -> list[DeviceRow]:
         """The agent's devices by id, locked."""
         return list(
             self._session.scalars(
                 select(DeviceRow)
-                .where(DeviceRow.agent_id == agent_id)
+                .where(DeviceRow.device_agent_id == device_agent_id)
                 .order_by(DeviceRow.device_id)
                 .with_for_update()
                 .execution_options(populate_existing=True)
             )
         )
 
-    def ids_of_agent(self, agent_id: str) -> frozenset[str]:
+    def ids_of_agent(self, device_agent_id: str) -> frozenset[str]:
         """Ids of the agent's devices, without a lock."""
         return frozenset(
-            self._session.scalars(select(DeviceRow.device_id).where(DeviceRow.agent_id == agent_id))
+            self._session.scalars(
+                select(DeviceRow.device_id).where(DeviceRow.device_agent_id == device_agent_id)
+            )
         )
 
     def overdue(self, now: datetime) -> list[DeviceRow]:
@@ -109,9 +111,9 @@ class AgentRepository:
         """Within one transaction."""
         self._session = session
 
-    def find(self, agent_id: str) -> AgentRow | None:
+    def find(self, device_agent_id: str) -> AgentRow | None:
         """The agent, or None."""
-        return self._session.get(AgentRow, agent_id)
+        return self._session.get(AgentRow, device_agent_id)
 
     def named(self, name: str) -> AgentRow | None:
         """The agent that enrolled under this name, or None."""
@@ -119,12 +121,12 @@ class AgentRepository:
 
     def all(self) -> list[AgentRow]:
         """Every agent that ever enrolled, by id."""
-        return list(self._session.scalars(select(AgentRow).order_by(AgentRow.agent_id)))
+        return list(self._session.scalars(select(AgentRow).order_by(AgentRow.device_agent_id)))
 
     def silent_since(self, moment: datetime) -> list[AgentRow]:
         """Agents of which nothing was heard since."""
         return list(
             self._session.scalars(
-                select(AgentRow).where(AgentRow.last_seen_at <= moment).order_by(AgentRow.agent_id)
+                select(AgentRow).where(AgentRow.last_seen_at <= moment).order_by(AgentRow.device_agent_id)
             )
         )

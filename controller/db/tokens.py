@@ -31,7 +31,7 @@ class TokenGrant:
     kind: TokenKind
     name: str
     scope: TokenScope | None = None
-    agent_id: str | None = None
+    device_agent_id: str | None = None
     expires_at: datetime | None = None
 
 
@@ -51,7 +51,7 @@ class TokenRepository:
                 kind=grant.kind,
                 scope=grant.scope,
                 name=grant.name,
-                agent_id=grant.agent_id,
+                device_agent_id=grant.device_agent_id,
                 created_at=now,
                 expires_at=grant.expires_at,
             )

@@ -15,9 +15,9 @@ from controller.db.attempts import AttemptRepository
 from controller.db.models import AttemptRow, JobRow, RunRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
-from controller.runs.desk import Desk
 from controller.runs.errors import ResultNotReadyError
-from controller.runs.results import JobResult, result_of, speaking_attempt, summarise
+from controller.runs.results import JobResult, authoritative_attempt, result_of, summarise
+from controller.runs.run_context import RunContext
 
 
 def report_url(base_url: str, run_id: str) -> str:
@@ -58,12 +58,12 @@ def kept_gate(run: RunRow) -> GateView | None:
     return GateView.model_validate(run.gate) if run.gate is not None else None
 
 
-def conclude_if_due(desk: Desk, run_id: str) -> bool:
+def conclude_if_due(context: RunContext, run_id: str) -> bool:
     """Complete the run if all its jobs are done; returns whether it is completed now. Safe to repeat.
 
     The summaries come first and on their own, so that the last transaction is short.
     """
-    with read_only(desk.sessions) as session:
+    with read_only(context.sessions) as session:
         run = RunRepository(session).get(run_id)
         if run.state is RunState.COMPLETED:
             return True
@@ -73,14 +73,14 @@ def conclude_if_due(desk: Desk, run_id: str) -> bool:
         speaking = [attempt for _, attempt in _speaking(session, jobs) if attempt is not None]
     for attempt in speaking:
         if attempt.ended_at is not None:
-            summarise(desk, attempt.attempt_id)
-    with desk.turn() as turn:
-        settle_run(turn, run_id)
-        run = RunRepository(turn.session).get_locked(run_id)
+            summarise(context, attempt.attempt_id)
+    with context.unit_of_work() as work:
+        settle_run(work, run_id)
+        run = RunRepository(work.session).get_locked(run_id)
         if run.state is RunState.FINISHING:
-            standings = _standings(_results(turn.session, run, JobRepository(turn.session).of_runs([run_id])))
+            standings = _standings(_results(work.session, run, JobRepository(work.session).of_runs([run_id])))
             gate = gate_view(standings, _gate_request(run))
-            conclude_run(turn, run_id, run_outcome(standings), gate.model_dump(mode="json"))
+            conclude_run(work, run_id, run_outcome(standings), gate.model_dump(mode="json"))
         return run.state is RunState.COMPLETED
 
 
@@ -91,7 +91,7 @@ def _speaking(session: Session, jobs: Sequence[JobRow]) -> list[tuple[JobRow, At
     attempts: dict[str, list[AttemptRow]] = {}
     for attempt in AttemptRepository(session).of_jobs([job.job_id for job in jobs]):
         attempts.setdefault(attempt.job_id, []).append(attempt)
-    return [(job, speaking_attempt(attempts.get(job.job_id, []))) for job in jobs]
+    return [(job, authoritative_attempt(attempts.get(job.job_id, []))) for job in jobs]
 
 
 def _results(session: Session, run: RunRow, jobs: Sequence[JobRow]) -> list[JobWithResult]:

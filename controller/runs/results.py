@@ -29,12 +29,12 @@ from controller.db.events import EventRepository, SampleRepository
 from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
-from controller.runs.desk import Desk
+from controller.runs.run_context import RunContext
 
 ANALYSIS_VERSION: Final = 3
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
-ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.AGENT)
+ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT)
 """The log stream is the trace: large, allowed to have losses, and of no influence on any figure."""
 
 _NOTHING: Final = AttemptFacts(opened_ns=None, conditions=None, budgets={}, trials=())
@@ -78,7 +78,7 @@ def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
     )
 
 
-def speaking_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
+def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
     """The attempt whose events are the job's result; an orphaned one never is."""
     ranked = [attempt for attempt in attempts if attempt.state in _SPEAKS]
     return min(ranked, key=lambda attempt: (_SPEAKS.index(attempt.state), -attempt.number), default=None)
@@ -146,23 +146,23 @@ def _identity(session: Session, job: JobRow, attempt: AttemptRow) -> DeviceIdent
     )
 
 
-def summarise(desk: Desk, attempt_id: str) -> None:
+def summarise(context: RunContext, attempt_id: str) -> None:
     """Keep the samples and the summary of an ended attempt; doing it again changes nothing.
 
     It computes outside of any write transaction: on SQLite that would keep every agent waiting.
     """
-    with read_only(desk.sessions) as session:
+    with read_only(context.sessions) as session:
         key, computed = _compute_ended(session, attempt_id)
     if computed is None:
         return
-    with desk.turn() as turn:
-        if summary_key(turn.session, AttemptRepository(turn.session).get(attempt_id)) != key:
+    with context.unit_of_work() as work:
+        if summary_key(work.session, AttemptRepository(work.session).get(attempt_id)) != key:
             # The attempt moved on in between; its next end asks for a summary again.
             return
-        samples = SampleRepository(turn.session)
+        samples = SampleRepository(work.session)
         samples.replace(attempt_id, [_row(attempt_id, sample) for sample in computed.samples])
         document: Mapping[str, object] = {"key": key, "result": computed.result.model_dump(mode="json")}
-        samples.keep_summary(attempt_id, dict(document), turn.now)
+        samples.keep_summary(attempt_id, dict(document), work.now)
 
 
 def _compute_ended(session: Session, attempt_id: str) -> tuple[str, Computed | None]:

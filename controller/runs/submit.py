@@ -10,7 +10,7 @@ from contract.states import JobState, RunState
 from contract.workload import CompiledWorkload
 from controller.attempts.facts import device_facts
 from controller.attempts.placement import DeviceFacts, misfits, nearest_misses
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.devices import DeviceRepository
 from controller.db.models import JobRow, RunRow
 from controller.db.outbox import Topic
@@ -21,13 +21,13 @@ from controller.runs.prepare import PreparedRun
 _NO_ATTEMPT = "att_" + "0" * 26
 
 
-def submit(turn: Turn, prepared: PreparedRun, principal: str) -> RunRow:
+def submit(work: UnitOfWork, prepared: PreparedRun, principal: str) -> RunRow:
     """The stored run. SelectorUnsatisfiableError when a selector fits no device and nobody wants to wait."""
     request = prepared.request
     if not request.wait_for_capacity:
-        _check_capacity(turn, prepared)
+        _check_capacity(work, prepared)
     run = RunRow(
-        run_id=turn.new_id("run"),
+        run_id=work.new_id("run"),
         state=RunState.ACTIVE,
         request=request.model_dump(mode="json"),
         workload=prepared.workloads[0].name,
@@ -35,28 +35,28 @@ def submit(turn: Turn, prepared: PreparedRun, principal: str) -> RunRow:
         model=request.model,
         labels=request.labels,
         principal=principal,
-        created_at=turn.now,
+        created_at=work.now,
     )
-    turn.session.add(run)
-    turn.session.flush()
+    work.session.add(run)
+    work.session.flush()
     cells = [(workload, selector) for workload in prepared.workloads for selector in request.selectors]
     for position, (workload, selector) in enumerate(cells):
-        job = _job(turn, run, prepared, workload, selector)
+        job = _job(work, run, prepared, workload, selector)
         job.position = position
-        turn.session.add(job)
-        turn.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
+        work.session.add(job)
+        work.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
     return run
 
 
 def _job(
-    turn: Turn,
+    work: UnitOfWork,
     run: RunRow,
     prepared: PreparedRun,
     workload: CompiledWorkload,
     selector: DeviceSelector,
 ) -> JobRow:
     request = prepared.request
-    job_id = turn.new_id("job")
+    job_id = work.new_id("job")
     return JobRow(
         job_id=job_id,
         run_id=run.run_id,
@@ -67,8 +67,8 @@ def _job(
         state=JobState.QUEUED,
         priority=request.priority,
         max_attempts=request.max_attempts,
-        queue_deadline=turn.now + timedelta(seconds=request.queue_deadline_s),
-        created_at=turn.now,
+        queue_deadline=work.now + timedelta(seconds=request.queue_deadline_s),
+        created_at=work.now,
     )
 
 
@@ -88,8 +88,8 @@ def _spec(run_id: str, job_id: str, prepared: PreparedRun, workload: CompiledWor
     return spec.model_dump(mode="json", exclude={"attempt_id"})
 
 
-def _check_capacity(turn: Turn, prepared: PreparedRun) -> None:
-    devices = [device_facts(row) for row in DeviceRepository(turn.session).not_retired()]
+def _check_capacity(work: UnitOfWork, prepared: PreparedRun) -> None:
+    devices = [device_facts(row) for row in DeviceRepository(work.session).not_retired()]
     model = prepared.request.model
     for position, selector in enumerate(prepared.request.selectors):
         if any(not misfits(selector, model, device) for device in devices):

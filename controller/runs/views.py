@@ -17,7 +17,7 @@ from contract.rest import (
 from contract.states import JobState
 from controller.attempts.facts import device_calibrations, device_facts, job_facts
 from controller.attempts.placement import Explanation, explain, waiting_reason
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import DeviceRepository
 from controller.db.models import AttemptRow, DeviceRow, JobRow, LeaseRow, RunRow
@@ -35,7 +35,7 @@ def attempt_view(attempt: AttemptRow, next_seq: Mapping[str, int]) -> AttemptVie
         reason=attempt.reason,
         detail=attempt.detail,
         device_id=attempt.device_id,
-        agent_id=attempt.agent_id,
+        device_agent_id=attempt.device_agent_id,
         trials_done=attempt.trials_done,
         trials_total=attempt.trials_total,
         next_seq=dict(next_seq),
@@ -45,11 +45,11 @@ def attempt_view(attempt: AttemptRow, next_seq: Mapping[str, int]) -> AttemptVie
     )
 
 
-def job_views(turn: Turn, jobs: Sequence[JobRow]) -> list[JobView]:
+def job_views(work: UnitOfWork, jobs: Sequence[JobRow]) -> list[JobView]:
     """Jobs with their attempts; a queued one says what it waits for at this moment."""
-    attempts = AttemptRepository(turn.session).of_jobs([job.job_id for job in jobs])
-    next_seqs = AttemptRepository(turn.session).next_seqs([attempt.attempt_id for attempt in attempts])
-    waiting = {job.job_id: explanation(turn, job) for job in jobs if job.state is JobState.QUEUED}
+    attempts = AttemptRepository(work.session).of_jobs([job.job_id for job in jobs])
+    next_seqs = AttemptRepository(work.session).next_seqs([attempt.attempt_id for attempt in attempts])
+    waiting = {job.job_id: explanation(work, job) for job in jobs if job.state is JobState.QUEUED}
     return [
         JobView(
             job_id=job.job_id,
@@ -69,15 +69,15 @@ def job_views(turn: Turn, jobs: Sequence[JobRow]) -> list[JobView]:
     ]
 
 
-def explanation(turn: Turn, job: JobRow) -> tuple[Explanation, ...]:
+def explanation(work: UnitOfWork, job: JobRow) -> tuple[Explanation, ...]:
     """Every device of the farm with what keeps this job from it now."""
-    devices = [device_facts(row) for row in DeviceRepository(turn.session).not_retired()]
-    return explain(job_facts(job), devices, turn.now)
+    devices = [device_facts(row) for row in DeviceRepository(work.session).not_retired()]
+    return explain(job_facts(job), devices, work.now)
 
 
-def job_explanation(turn: Turn, job: JobRow) -> JobExplanation:
+def job_explanation(work: UnitOfWork, job: JobRow) -> JobExplanation:
     """Why the job waits; nothing to explain unless it is queued."""
-    explained = explanation(turn, job) if job.state is JobState.QUEUED else ()
+    explained = explanation(work, job) if job.state is JobState.QUEUED else ()
     return JobExplanation(
         job_id=job.job_id,
         state=job.state,
@@ -89,11 +89,11 @@ def job_explanation(turn: Turn, job: JobRow) -> JobExplanation:
     )
 
 
-def run_views(turn: Turn, runs: Sequence[RunRow], base_url: str) -> list[RunView]:
+def run_views(work: UnitOfWork, runs: Sequence[RunRow], base_url: str) -> list[RunView]:
     """Runs with their jobs and attempts."""
-    jobs = JobRepository(turn.session).of_runs([run.run_id for run in runs])
+    jobs = JobRepository(work.session).of_runs([run.run_id for run in runs])
     views: dict[str, list[JobView]] = {run.run_id: [] for run in runs}
-    for view in job_views(turn, jobs):
+    for view in job_views(work, jobs):
         views[view.run_id].append(view)
     return [_run_view(run, views[run.run_id], base_url) for run in runs]
 
@@ -126,7 +126,7 @@ def device_views(session: Session, devices: Sequence[DeviceRow]) -> list[DeviceV
 def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
     return DeviceView(
         device_id=device.device_id,
-        agent_id=device.agent_id,
+        device_agent_id=device.device_agent_id,
         kind=device.kind,
         state=device.state,
         reasons=device.reasons,

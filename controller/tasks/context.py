@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random, SystemRandom
 
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions, unit_of_work
 from controller.settings import Settings
 
@@ -18,7 +18,7 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """Database, settings, clock and chance; a Desk (controller/runs/desk.py)."""
+    """Database, settings, clock and chance; a RunContext (controller/runs/context.py)."""
 
     sessions: Sessions
     settings: Settings
@@ -26,7 +26,7 @@ class TaskContext:
     chance: Random = field(default_factory=SystemRandom)
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def unit_of_work(self) -> Iterator[UnitOfWork]:
         """A unit of work at this moment."""
         with unit_of_work(self.sessions) as session:
-            yield Turn(session, self.now(), self.settings.times, self.chance)
+            yield UnitOfWork(session, self.now(), self.settings.times, self.chance)

@@ -74,8 +74,8 @@ class OutboxPublisher:
                 published.append(outbox_id)
         finally:
             if published:
-                with self._context.turn() as turn:
-                    Outbox(turn.session).mark_published(published, turn.now)
+                with self._context.unit_of_work() as work:
+                    Outbox(work.session).mark_published(published, work.now)
         return len(published)
 
     def _publish_one(self, topic: Topic, payload: dict[str, str]) -> None:

@@ -26,13 +26,13 @@ def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
     Any number of schedulers may ask: the first in each interval does the work. Half an interval counts as
     one, so that a scheduler that is a little early does not lose its turn.
     """
-    with context.turn() as turn:
-        if not take_period(turn.session, "sweep", timedelta(seconds=interval_s / 2), turn.now):
+    with context.unit_of_work() as work:
+        if not take_period(work.session, "sweep", timedelta(seconds=interval_s / 2), work.now):
             return False
-    with context.turn() as turn:
-        counts = sweep(turn)
+    with context.unit_of_work() as work:
+        counts = sweep(work)
         finishing = list(
-            turn.session.scalars(select(RunRow.run_id).where(RunRow.state == RunState.FINISHING))
+            work.session.scalars(select(RunRow.run_id).where(RunRow.state == RunState.FINISHING))
         )
     if any(getattr(counts, name) for name in counts.__slots__):
         _log.info("sweep_found", **{name: getattr(counts, name) for name in counts.__slots__})
@@ -43,12 +43,12 @@ def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
 
 def forget_expired(context: TaskContext) -> int:
     """Delete answers, messages and enrolments that nobody can ask for any more; returns how many rows."""
-    with context.turn() as turn:
+    with context.unit_of_work() as work:
         doomed = (
-            delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < turn.now - IDEMPOTENCY_KEPT),
-            delete(OutboxRow).where(OutboxRow.published_at < turn.now - OUTBOX_KEPT),
+            delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < work.now - IDEMPOTENCY_KEPT),
+            delete(OutboxRow).where(OutboxRow.published_at < work.now - OUTBOX_KEPT),
             delete(TokenRow).where(
-                TokenRow.kind == TokenKind.ENROLMENT, TokenRow.expires_at < turn.now - ENROLMENT_KEPT
+                TokenRow.kind == TokenKind.ENROLMENT, TokenRow.expires_at < work.now - ENROLMENT_KEPT
             ),
         )
-        return sum(len(turn.session.execute(statement.returning(1)).all()) for statement in doomed)
+        return sum(len(work.session.execute(statement.returning(1)).all()) for statement in doomed)

@@ -150,8 +150,8 @@ class Intake:
             stream = event.stream
         else:
             # An event that either side may write is, from the runtime, one of its samples.
-            stream = min(STREAMS_OF_TYPE[event.type] - {Stream.AGENT}, default=Stream.AGENT)
-        if stream is Stream.AGENT:
+            stream = min(STREAMS_OF_TYPE[event.type] - {Stream.DEVICE_AGENT}, default=Stream.DEVICE_AGENT)
+        if stream is Stream.DEVICE_AGENT:
             raise EventLineError("type", "only the device agent writes this event")
         if (event.seq == 1) != isinstance(event, StreamOpened):
             raise EventLineError("seq", "a stream begins with stream_opened, and has it once")
@@ -194,7 +194,7 @@ def _restored(spool: Spool) -> Progress:
         Stream.CONTROL, "runtime_stage", "trial_started", "trial_finished", "runtime_finished"
     ):
         progress = progress.after(event)
-    for refused in spool.events(Stream.AGENT, "event_refused"):
+    for refused in spool.events(Stream.DEVICE_AGENT, "event_refused"):
         if isinstance(refused, EventRefused) and not progress.invalid:
             progress = replace(progress, invalid=refused.detail)
     return progress

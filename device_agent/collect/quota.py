@@ -11,7 +11,7 @@ KEEP_ONE_SAMPLE_OF: Final = 10
 
 def keeps(stream: Stream, source_seq: int, used_bytes: int, quota_bytes: int) -> bool:
     """Whether an event is kept when used_bytes of the quota are taken. The opening event always is."""
-    if source_seq == 1 or stream in (Stream.CONTROL, Stream.AGENT):
+    if source_seq == 1 or stream in (Stream.CONTROL, Stream.DEVICE_AGENT):
         return True
     if stream is Stream.LOG:
         return used_bytes < _LOG_SHARE * quota_bytes

@@ -154,14 +154,16 @@ class Spool:
 
     def _record(self, make: Callable[[int], EventEnvelope]) -> None:
         (last_seq,) = self._database.execute(
-            "SELECT last_seq FROM streams WHERE stream = ?", (Stream.AGENT,)
+            "SELECT last_seq FROM streams WHERE stream = ?", (Stream.DEVICE_AGENT,)
         ).fetchone()
         line = event_line(make(last_seq + 1))
         kind = parse_event(line).type
         self._database.execute(
-            "INSERT INTO events VALUES (?, ?, ?, ?)", (Stream.AGENT, last_seq + 1, kind, line)
+            "INSERT INTO events VALUES (?, ?, ?, ?)", (Stream.DEVICE_AGENT, last_seq + 1, kind, line)
         )
-        self._database.execute("UPDATE streams SET last_seq = last_seq + 1 WHERE stream = ?", (Stream.AGENT,))
+        self._database.execute(
+            "UPDATE streams SET last_seq = last_seq + 1 WHERE stream = ?", (Stream.DEVICE_AGENT,)
+        )
         self._database.execute("UPDATE progress SET used_bytes = used_bytes + ?", (len(line),))
 
     def report_drops(self, t_mono_ns: int) -> None:
@@ -180,7 +182,7 @@ class Spool:
 
     def source_seqs(self) -> dict[Stream, int]:
         """Of every stream of the runtime: up to which of its numbers it is here (dropped ones included)."""
-        return self._numbers("SELECT stream, source_seq FROM streams WHERE stream != 'agent'")
+        return self._numbers("SELECT stream, source_seq FROM streams WHERE stream != 'device_agent'")
 
     def dropped(self) -> dict[Stream, int]:
         """Events that were not kept."""

@@ -82,7 +82,7 @@ def test_every_type_that_a_runtime_writes_has_one_stream() -> None:
     for kind, streams in STREAMS_OF_TYPE.items():
         if kind == "stream_opened":
             assert stream_of({"type": kind, "stream": "log"}) is Stream.LOG
-        elif streams != {Stream.AGENT}:
+        elif streams != {Stream.DEVICE_AGENT}:
             assert stream_of({"type": kind}) in streams
 
 

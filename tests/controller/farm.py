@@ -36,7 +36,7 @@ from controller.attempts.renewal import renew
 from controller.attempts.results import finish
 from controller.attempts.sweep import SweepCounts, sweep
 from controller.attempts.times import FarmTimes
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.migrate import upgrade_opened
 from controller.db.models import AgentRow, AttemptRow, DeviceRow, JobRow, RunRow
 from controller.db.session import Sessions, open_sessions, read_only, unit_of_work
@@ -147,10 +147,10 @@ class Farm:
         self.now += timedelta(seconds=seconds)
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def unit_of_work(self) -> Iterator[UnitOfWork]:
         """A unit of work now."""
         with unit_of_work(self.sessions) as session:
-            yield Turn(session, self.now, self.times, self.chance)
+            yield UnitOfWork(session, self.now, self.times, self.chance)
 
     def number(self) -> int:
         """A number that was not used before."""
@@ -164,8 +164,8 @@ class Farm:
         limits = job_fields.pop("limits", None)
         run_id = fixed_id("run", self.number())
         job_ids = [fixed_id("job", self.number()) for _ in selectors]
-        with self.turn() as turn:
-            turn.session.add(
+        with self.unit_of_work() as work:
+            work.session.add(
                 RunRow(
                     run_id=run_id,
                     state=RunState.ACTIVE,
@@ -178,15 +178,15 @@ class Farm:
                     created_at=self.now,
                 )
             )
-            turn.session.flush()
+            work.session.flush()
             for position, (job_id, selector) in enumerate(zip(job_ids, selectors, strict=True)):
                 fields = {
                     "priority": 5,
                     "max_attempts": 3,
-                    "queue_deadline": turn.after(86_400),
+                    "queue_deadline": work.after(86_400),
                     **job_fields,
                 }
-                turn.session.add(
+                work.session.add(
                     JobRow(
                         job_id=job_id,
                         run_id=run_id,
@@ -211,21 +211,25 @@ class Farm:
 
     def add_agent(self, name: str = "agent") -> str:
         """An agent that has enrolled; returns its id."""
-        agent_id = fixed_id("agt", self.number())
-        with self.turn() as turn:
-            turn.session.add(
+        device_agent_id = fixed_id("agt", self.number())
+        with self.unit_of_work() as work:
+            work.session.add(
                 AgentRow(
-                    agent_id=agent_id,
+                    device_agent_id=device_agent_id,
                     name=f"{name}-{self.made}",
                     contract_version=CONTRACT_VERSION,
                     created_at=self.now,
                     last_seen_at=self.now,
                 )
             )
-        return agent_id
+        return device_agent_id
 
     def hello(
-        self, agent_id: str, *devices: DeviceReport | str, leases: tuple[Lease, ...] = (), **fields: Any
+        self,
+        device_agent_id: str,
+        *devices: DeviceReport | str,
+        leases: tuple[Lease, ...] = (),
+        **fields: Any,
     ) -> HelloAnswer:
         """A full report; a device given by its id is ready."""
         reports = [device if isinstance(device, DeviceReport) else report(device) for device in devices]
@@ -241,31 +245,31 @@ class Farm:
             "leases": held,
             **fields,
         }
-        with self.turn() as turn:
-            return hello(turn, agent_id, Hello(**values))
+        with self.unit_of_work() as work:
+            return hello(work, device_agent_id, Hello(**values))
 
-    def claim(self, agent_id: str, *device_ids: str, claim_id: str | None = None) -> Lease | None:
+    def claim(self, device_agent_id: str, *device_ids: str, claim_id: str | None = None) -> Lease | None:
         """Ask once, without waiting."""
         request = ClaimRequest(
             claim_id=claim_id or fixed_id("clm", self.number()), devices=list(device_ids), wait_s=0
         )
-        with self.turn() as turn:
-            return claim(turn, agent_id, request)
+        with self.unit_of_work() as work:
+            return claim(work, device_agent_id, request)
 
-    def granted(self, agent_id: str, *device_ids: str) -> Lease:
+    def granted(self, device_agent_id: str, *device_ids: str) -> Lease:
         """A claim that must be granted."""
-        lease = self.claim(agent_id, *device_ids)
+        lease = self.claim(device_agent_id, *device_ids)
         assert lease is not None
         return lease
 
-    def renew(self, agent_id: str, lease: Lease, phase: str = "running", **fields: Any) -> RenewAnswer:
+    def renew(self, device_agent_id: str, lease: Lease, phase: str = "running", **fields: Any) -> RenewAnswer:
         """Renew and report a phase."""
         values = {"fence": lease.fence, "phase": phase, "sent_at": self.now, **fields}
-        with self.turn() as turn:
-            return renew(turn, agent_id, lease.lease_id, RenewRequest(**values))
+        with self.unit_of_work() as work:
+            return renew(work, device_agent_id, lease.lease_id, RenewRequest(**values))
 
     def upload(
-        self, agent_id: str, lease: Lease, lines: list[bytes], first_seq: int = 1, **fields: Any
+        self, device_agent_id: str, lease: Lease, lines: list[bytes], first_seq: int = 1, **fields: Any
     ) -> EventsAnswer:
         """Send lines of a stream, control unless told otherwise."""
         values = {
@@ -276,11 +280,13 @@ class Farm:
             "sent_at": self.now,
             **fields,
         }
-        with self.turn() as turn:
+        with self.unit_of_work() as work:
             batch = Batch(EventBatchHeader(**values), tuple(lines))
-            return store_batch(turn, agent_id, lease.attempt_id, batch)
+            return store_batch(work, device_agent_id, lease.attempt_id, batch)
 
-    def finish(self, agent_id: str, lease: Lease, outcome: str = "succeeded", **fields: Any) -> ResultAnswer:
+    def finish(
+        self, device_agent_id: str, lease: Lease, outcome: str = "succeeded", **fields: Any
+    ) -> ResultAnswer:
         """Send a result that names one control event for a success, none otherwise."""
         values: dict[str, Any] = {
             "fence": lease.fence,
@@ -288,24 +294,24 @@ class Farm:
             "last_seq": {Stream.CONTROL: 1} if outcome == "succeeded" else {},
             **fields,
         }
-        with self.turn() as turn:
-            return finish(turn, agent_id, lease.attempt_id, ResultRequest(**values))
+        with self.unit_of_work() as work:
+            return finish(work, device_agent_id, lease.attempt_id, ResultRequest(**values))
 
-    def succeed(self, agent_id: str, lease: Lease) -> ResultAnswer:
+    def succeed(self, device_agent_id: str, lease: Lease) -> ResultAnswer:
         """Upload one event and finish."""
-        self.upload(agent_id, lease, control_lines(lease.attempt_id, 1))
-        return self.finish(agent_id, lease)
+        self.upload(device_agent_id, lease, control_lines(lease.attempt_id, 1))
+        return self.finish(device_agent_id, lease)
 
-    def fail(self, agent_id: str, lease: Lease, reason: FailureReason) -> ResultAnswer:
+    def fail(self, device_agent_id: str, lease: Lease, reason: FailureReason) -> ResultAnswer:
         """The farm failed, says the agent."""
-        return self.finish(agent_id, lease, "errored", reason=reason)
+        return self.finish(device_agent_id, lease, "errored", reason=reason)
 
     # --- what time does
 
     def sweep(self) -> SweepCounts:
         """Enforce every deadline."""
-        with self.turn() as turn:
-            return sweep(turn)
+        with self.unit_of_work() as work:
+            return sweep(work)
 
     # --- what the books say
 

@@ -46,9 +46,11 @@ def test_a_normal_attempt_succeeds_with_every_event_once(
     assert set(attempt.streams) == set(Stream)
     assert_complete(attempt)
     written = (agent.folder(spec.attempt_id) / "events.jsonl").read_bytes().splitlines()
-    uploaded = [line for stream in Stream if stream is not Stream.AGENT for line in attempt.streams[stream]]
+    uploaded = [
+        line for stream in Stream if stream is not Stream.DEVICE_AGENT for line in attempt.streams[stream]
+    ]
     assert sorted(written) == sorted(uploaded)
-    told = attempt.events(Stream.AGENT)
+    told = attempt.events(Stream.DEVICE_AGENT)
     assert [(e.exit_code, e.signal) for e in told if isinstance(e, RuntimeExited)] == [(0, None)]
     assert [e.phase for e in told if isinstance(e, PhaseChanged)] == ["preparing", "running", "uploading"]
     assert len(agent.starts(spec.attempt_id)) == 1
@@ -101,7 +103,7 @@ def test_a_crash_is_told_with_its_signal_and_the_end_of_the_log(
 ) -> None:
     spec = controller.submit(attempt_spec({"then": "signal", "code": int(signal.SIGABRT)}))
     result = controller.result_of(spec)
-    told = controller.attempts[spec.attempt_id].events(Stream.AGENT)
+    told = controller.attempts[spec.attempt_id].events(Stream.DEVICE_AGENT)
     assert [e.signal for e in told if isinstance(e, AppCrashed)] == [signal.SIGABRT]
     assert "fake runtime starts" in result.detail
 
@@ -113,7 +115,7 @@ def test_a_stream_ends_before_a_hole_and_the_refused_line_is_told(
     controller.result_of(spec)
     attempt = controller.attempts[spec.attempt_id]
     assert [getattr(event, "index", None) for event in attempt.events(Stream.CONTROL)][3:] == list(range(10))
-    refused = [e for e in attempt.events(Stream.AGENT) if isinstance(e, EventRefused)]
+    refused = [e for e in attempt.events(Stream.DEVICE_AGENT) if isinstance(e, EventRefused)]
     assert ["was due" in event.detail for event in refused] == [True]
 
 
@@ -139,7 +141,7 @@ def test_a_cancelled_runtime_is_asked_first_and_then_ended(
     controller.cancel.add(spec.attempt_id)
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == ("cancelled", FailureReason.CANCELLED)
-    told = controller.attempts[spec.attempt_id].events(Stream.AGENT)
+    told = controller.attempts[spec.attempt_id].events(Stream.DEVICE_AGENT)
     (exited,) = [e for e in told if isinstance(e, RuntimeExited)]
     assert (exited.exit_code, exited.signal) == ((None, signal.SIGKILL) if fake else (3, None))
 

@@ -55,12 +55,12 @@ def test_after_no_work_and_after_a_kept_grant_the_next_claim_is_a_new_one(settin
     controller = FakeController()
 
     async def run() -> None:
-        desk = await desk_at(controller, settings)
-        assert await desk.claim("host", 0.05) is None
+        context = await desk_at(controller, settings)
+        assert await context.claim("host", 0.05) is None
         controller.submit(attempt_spec())
-        assert await desk.claim("host", 5) is not None
-        desk.forget("host")
-        assert await desk.claim("host", 0.05) is None
+        assert await context.claim("host", 5) is not None
+        context.forget("host")
+        assert await context.claim("host", 0.05) is None
 
     asyncio.run(run())
     assert len(controller.claims) == 3
@@ -76,10 +76,10 @@ def test_a_claim_whose_answer_is_useless_is_not_asked_for_ever(
         seen.append(request.content)
         return httpx.Response(answer.status_code, content=answer.content)
 
-    desk = ClaimDesk(ControllerClient(open_http("http://c", httpx.MockTransport(note)), 5), settings)
+    context = ClaimDesk(ControllerClient(open_http("http://c", httpx.MockTransport(note)), 5), settings)
     for _ in range(2):
         with pytest.raises(Exception, match=r"."):
-            asyncio.run(desk.claim("host", 1))
+            asyncio.run(context.claim("host", 1))
     assert seen[0] != seen[1]
 
 
@@ -88,14 +88,14 @@ def test_a_lease_for_another_device_is_refused(settings: AgentSettings) -> None:
     controller.submit(attempt_spec())
 
     async def run() -> None:
-        desk = await desk_at(controller, settings)
+        context = await desk_at(controller, settings)
         controller.faults = lambda method, path: "lose_answer"
         with pytest.raises(ControllerUnreachableError):
-            await desk.claim("other", 1)
+            await context.claim("other", 1)
         controller.faults = lambda method, path: ""
         folder = settings.agent_home / "claims"
         (folder / "other.json").rename(folder / "host.json")
         with pytest.raises(AnswerInvalidError, match="a lease for other"):
-            await desk.claim("host", 1)
+            await context.claim("host", 1)
 
     asyncio.run(run())

@@ -18,7 +18,7 @@ from device_agent.resumption import open_spool
 from device_agent.settings import AgentSettings
 from tests.device_agent.test_attempt_folder import grant
 
-A, C = Stream.AGENT, Stream.CONTROL
+A, C = Stream.DEVICE_AGENT, Stream.CONTROL
 
 
 class Ended:

@@ -9,7 +9,7 @@ from contract.agent_api import EnrollAnswer
 from device_agent.errors import FolderDamagedError
 from device_agent.identity import read_identity
 
-IDENTITY = EnrollAnswer(agent_id="agt_01ARZ3NDEKTSV4RRFFQ69G5FAV", token="dyn_secret")
+IDENTITY = EnrollAnswer(device_agent_id="agt_01ARZ3NDEKTSV4RRFFQ69G5FAV", token="dyn_secret")
 
 
 def test_no_file_is_no_identity(tmp_path: Path) -> None:

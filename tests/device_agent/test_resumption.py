@@ -38,7 +38,7 @@ def left(tmp_path: Path) -> Left:
 
 def test_the_agent_s_stream_is_opened_once(left: Left) -> None:
     again = open_spool(left.folder, left.settings)
-    assert again.last_seqs() == {Stream.AGENT: 1}
+    assert again.last_seqs() == {Stream.DEVICE_AGENT: 1}
 
 
 def test_a_granted_lease_is_still_to_be_accepted(left: Left) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contract.events import AgentRestarted, RuntimeExited
+from contract.events import DeviceAgentRestarted, RuntimeExited
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
 from tests.device_agent.conftest import StartAgent
@@ -65,8 +65,8 @@ def test_a_killed_agent_adopts_its_runtime_and_delivers_every_event_once(start_a
     assert tokens_of(controller, spec.attempt_id) == list(range(150))
     assert_exactly_once(controller, spec.attempt_id)
     assert len(agent.starts(spec.attempt_id)) == 1
-    told = controller.attempts[spec.attempt_id].events(Stream.AGENT)
-    assert [e.runtime_alive for e in told if isinstance(e, AgentRestarted)] == [True, True]
+    told = controller.attempts[spec.attempt_id].events(Stream.DEVICE_AGENT)
+    assert [e.runtime_alive for e in told if isinstance(e, DeviceAgentRestarted)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_runtime_that_ended_while_the_agent_was_dead_is_judged_by_its_file(
     result = controller.result_of(spec)
     assert (result.outcome, result.reason) == (outcome, reason)
     assert tokens_of(controller, spec.attempt_id) == list(range(30))
-    told = controller.attempts[spec.attempt_id].events(Stream.AGENT)
+    told = controller.attempts[spec.attempt_id].events(Stream.DEVICE_AGENT)
     assert [(e.exit_code, e.signal) for e in told if isinstance(e, RuntimeExited)] == [(None, None)]
 
 
@@ -204,7 +204,7 @@ def test_a_controller_restored_from_a_backup_gets_what_it_lost_again(start_agent
     start_agent(controller)
     controller.wait(lambda: ("PUT", f"/agent/attempts/{spec.attempt_id}/result") in controller.requests)
     controller.restore_from_backup(spec.attempt_id, Stream.CONTROL, keep=5)
-    controller.restore_from_backup(spec.attempt_id, Stream.AGENT, keep=0)
+    controller.restore_from_backup(spec.attempt_id, Stream.DEVICE_AGENT, keep=0)
     controller.faults = lambda method, path: ""
     assert controller.result_of(spec).outcome == "succeeded"
     assert tokens_of(controller, spec.attempt_id) == list(range(30))

@@ -82,8 +82,8 @@ def test_an_agent_killed_in_the_middle_comes_back_and_no_event_is_lost_or_double
         assert [attempt.state for attempt in run.jobs[0].attempts] == [AttemptState.SUCCEEDED]
         assert_nothing_lost(farm, run_id)
         with farm.client() as client:
-            agent_events = list(client.events(only_attempt(farm, run_id), Stream.AGENT))
-        assert any(event["type"] == "agent_restarted" for event in agent_events)
+            agent_events = list(client.events(only_attempt(farm, run_id), Stream.DEVICE_AGENT))
+        assert any(event["type"] == "device_agent_restarted" for event in agent_events)
 
 
 def test_a_controller_killed_in_the_middle_comes_back_and_no_event_is_lost_or_doubled(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class FakeController:
             self.enrollment_tokens.remove(token)
             own = f"dyn_{ULID()}"
             self.tokens.add(own)
-        return _json(EnrollAnswer(agent_id=f"agt_{ULID()}", token=own))
+        return _json(EnrollAnswer(device_agent_id=f"agt_{ULID()}", token=own))
 
     def _hello(self, hello: Hello) -> Answer:
         with self.lock:

@@ -67,7 +67,7 @@ def spread(median: float, n: int = 6) -> Spread:
 def device(device_id: str = "bench-host", **changed: Any) -> DeviceView:
     """A ready host."""
     fields: dict[str, Any] = {
-        "agent_id": AGENT_ID,
+        "device_agent_id": AGENT_ID,
         "kind": TargetKind.HOST,
         "state": DeviceState.READY,
         "reasons": [],
@@ -97,7 +97,7 @@ def attempt(number: int, **changed: Any) -> AttemptView:
         "reason": None,
         "detail": "",
         "device_id": "bench-host",
-        "agent_id": AGENT_ID,
+        "device_agent_id": AGENT_ID,
         "trials_done": 5,
         "trials_total": 14,
         "next_seq": {"control": 900},

@@ -69,8 +69,8 @@ class Farm:
 
     def issue(self, grant: TokenGrant) -> str:
         """The text of a new token."""
-        with self.context.turn() as turn:
-            return TokenRepository(turn.session).issue(grant, turn.now)
+        with self.context.unit_of_work() as work:
+            return TokenRepository(work.session).issue(grant, work.now)
 
     def client(self, token: str | None = None, **options: Any) -> httpx.AsyncClient:
         """An HTTP client with a bearer token, given as text or as the name of a scope."""
@@ -85,7 +85,7 @@ class Farm:
         enrolment = self.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
         async with self.client(enrolment) as client:
             answer = (await client.post("/agent/enroll", json={"agent_name": name})).json()
-        return FakeAgent(self, answer["agent_id"], answer["token"])
+        return FakeAgent(self, answer["device_agent_id"], answer["token"])
 
 
 @dataclass
@@ -93,7 +93,7 @@ class FakeAgent:
     """Speaks the agent surface over HTTP as the contract says, and no more."""
 
     farm: Farm
-    agent_id: str
+    device_agent_id: str
     token: str
 
     async def post(self, path: str, body: dict[str, Any]) -> httpx.Response:

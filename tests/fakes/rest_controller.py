@@ -300,7 +300,7 @@ def host_device(**changed: Any) -> DeviceView:
     """A ready host with the demo's model."""
     view = DeviceView(
         device_id=DEVICE_ID,
-        agent_id=AGENT_ID,
+        device_agent_id=AGENT_ID,
         kind=TargetKind.HOST,
         state=DeviceState.READY,
         reasons=[],

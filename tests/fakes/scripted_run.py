@@ -134,7 +134,7 @@ class ScriptedRun:
             reason=None,
             detail="",
             device_id=DEVICE_ID,
-            agent_id=AGENT_ID,
+            device_agent_id=AGENT_ID,
             trials_done=self._trials_done(),
             trials_total=len(self.plan.trials),
             next_seq={stream.value: len(self.events(stream)) + 1 for stream in Stream},

@@ -11,7 +11,7 @@ from tests.house.repository import Source, Violation, broken, files, package_sou
 SourceRule = Callable[[Source], Iterator[Violation]]
 
 LONG_FUNCTION = "def work():\n" + "    x = 1\n" * 50
-LONG_METHOD = "class A:\n    async def work(self):\n" + "        x = 1\n" * 50
+LONG_METHOD = "class A:\n    async def unit_of_work(self):\n" + "        x = 1\n" * 50
 
 ALL_FILES_RULES = [shape_rules.vague_names, shape_rules.long_functions, shape_rules.long_files]
 SEEDED = [

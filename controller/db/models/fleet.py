@@ -15,7 +15,7 @@ class AgentRow(Row):
 
     __tablename__ = "agents"
 
-    agent_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    device_agent_id: Mapped[str] = mapped_column("agent_id", String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(64), unique=True)
     agent_version: Mapped[str] = mapped_column(Text, default="")
     contract_version: Mapped[str] = mapped_column(String(16))
@@ -33,7 +33,7 @@ class DeviceRow(Row):
     __tablename__ = "devices"
 
     device_id: Mapped[str] = mapped_column(String(80), primary_key=True)
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.agent_id"), index=True)
+    device_agent_id: Mapped[str] = mapped_column("agent_id", ForeignKey("agents.agent_id"), index=True)
     kind: Mapped[TargetKind] = mapped_column(WordText(TargetKind))
     state: Mapped[DeviceState] = mapped_column(WordText(DeviceState), index=True)
     state_since: Mapped[datetime] = mapped_column(UtcDateTime)

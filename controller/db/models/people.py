@@ -35,7 +35,7 @@ class TokenRow(Row):
     kind: Mapped[TokenKind] = mapped_column(WordText(TokenKind))
     scope: Mapped[TokenScope | None] = mapped_column(WordText(TokenScope))
     name: Mapped[str] = mapped_column(String(200))
-    agent_id: Mapped[str | None] = mapped_column(ForeignKey("agents.agent_id"))
+    device_agent_id: Mapped[str | None] = mapped_column("agent_id", ForeignKey("agents.agent_id"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -80,7 +80,7 @@ class AttemptRow(Row):
     reason: Mapped[FailureReason | None] = mapped_column(WordText(FailureReason))
     detail: Mapped[str] = mapped_column(Text, default="")
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"))
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.agent_id"))
+    device_agent_id: Mapped[str] = mapped_column("agent_id", ForeignKey("agents.agent_id"))
     fence: Mapped[int] = mapped_column(BigInteger)
     device_generation: Mapped[int] = mapped_column(BigInteger)
     limits: Mapped[dict[str, float]] = mapped_column(JSON)
@@ -119,7 +119,7 @@ class LeaseRow(Row):
     lease_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.attempt_id"), unique=True)
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"))
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.agent_id"), index=True)
+    device_agent_id: Mapped[str] = mapped_column("agent_id", ForeignKey("agents.agent_id"), index=True)
     fence: Mapped[int] = mapped_column(BigInteger)
     granted_at: Mapped[datetime] = mapped_column(UtcDateTime)
     renewed_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -133,6 +133,6 @@ class ClaimRow(Row):
     __tablename__ = "claims"
 
     claim_id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    agent_id: Mapped[str] = mapped_column(ForeignKey("agents.agent_id"))
+    device_agent_id: Mapped[str] = mapped_column("agent_id", ForeignKey("agents.agent_id"))
     lease_id: Mapped[str | None] = mapped_column(ForeignKey("leases.lease_id"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

@@ -52,8 +52,8 @@ async def test_what_was_lost_is_made_anew(farm: Farm, tmp_path: Path, lost: str)
     elif lost == "content":
         path.write_text("")
     else:
-        with farm.context.turn() as turn:
-            turn.session.execute(delete(TokenRow))
+        with farm.context.unit_of_work() as work:
+            work.session.execute(delete(TokenRow))
     text = ensure_admin_token(farm.context, tmp_path).read_text()
     assert text != old
     assert await _status(farm, text.strip()) == 201

@@ -50,9 +50,9 @@ def test_the_device_agents_samples_count_for_the_trial_that_they_name_whatever_t
     story = AttemptStory()
     story.trial(TrialStory(1, "serial", 1))
     story.trial(TrialStory(2, "paged", 1))
-    story.add(Stream.AGENT, "thermal_sampled", -4000, state="fair", trial=2)
-    battery(story, -4000, Stream.AGENT, trial=2, level_percent=33.0)
-    story.add(Stream.AGENT, "thermal_sampled", 0, state="critical")
+    story.add(Stream.DEVICE_AGENT, "thermal_sampled", -4000, state="fair", trial=2)
+    battery(story, -4000, Stream.DEVICE_AGENT, trial=2, level_percent=33.0)
+    story.add(Stream.DEVICE_AGENT, "thermal_sampled", 0, state="critical")
     first, second = attempt_facts(story.events).trials
     assert first.conditions == TrialConditions()
     assert second.conditions == TrialConditions("fair", 33.0, charging=True, low_power_mode=False)

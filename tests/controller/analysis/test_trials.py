@@ -176,8 +176,12 @@ def test_what_went_wrong_is_collected_from_all_streams() -> None:
     story = _started()
     story.control("runtime_finished", 5, status="failed", reason="model_corrupt", detail="bad magic")
     story.add(
-        Stream.AGENT, "jetsam_killed", report_found=False, kill_reason="per-process-limit", process_name="app"
+        Stream.DEVICE_AGENT,
+        "jetsam_killed",
+        report_found=False,
+        kill_reason="per-process-limit",
+        process_name="app",
     )
-    story.add(Stream.AGENT, "app_crashed", signal=11)
+    story.add(Stream.DEVICE_AGENT, "app_crashed", signal=11)
     reasons = [mishap.reason for mishap in attempt_facts(story.events).mishaps]
     assert reasons == [FailureReason.MODEL_CORRUPT, FailureReason.JETSAM, FailureReason.APP_CRASH]

@@ -46,19 +46,19 @@ async def lease(farm: Farm, agent: FakeAgent) -> Lease:
 def add_job(farm: Farm) -> str:
     """A run with one job that any host may run; returns the job's id."""
     run_id, job_id = f"run_{ULID()}", f"job_{ULID()}"
-    with farm.context.turn() as turn:
+    with farm.context.unit_of_work() as work:
         run = RunRow(
             run_id=run_id, state=RunState.ACTIVE, request={}, workload="tiny", workload_digest="",
-            model="tiny", labels={}, principal="test", created_at=turn.now,
+            model="tiny", labels={}, principal="test", created_at=work.now,
         )  # fmt: skip
-        turn.session.add(run)
-        turn.session.flush()
+        work.session.add(run)
+        work.session.flush()
         job = JobRow(
             job_id=job_id, run_id=run_id, position=0, selector=DeviceSelector().model_dump(mode="json"),
             model="tiny", spec=spec_template(run_id, job_id), state=JobState.QUEUED, priority=5,
-            excluded_devices=[], max_attempts=3, queue_deadline=turn.after(3600), created_at=turn.now,
+            excluded_devices=[], max_attempts=3, queue_deadline=work.after(3600), created_at=work.now,
         )  # fmt: skip
-        turn.session.add(job)
+        work.session.add(job)
     return job_id
 
 
@@ -243,8 +243,8 @@ async def test_a_claim_waits_for_a_job_and_gets_it_by_looking_itself(farm: Farm,
 async def test_a_claim_that_waits_in_vain_gets_204_and_is_remembered(farm: Farm, agent: FakeAgent) -> None:
     claim_id = f"clm_{ULID()}"
     assert (await ask(agent, 0.3, claim_id)).status_code == 204
-    with farm.context.turn() as turn:
-        assert turn.session.get_one(ClaimRow, claim_id).lease_id is None
+    with farm.context.unit_of_work() as work:
+        assert work.session.get_one(ClaimRow, claim_id).lease_id is None
     add_job(farm)
     assert (await ask(agent, 0, claim_id)).status_code == 204
     assert (await ask(agent, 0)).status_code == 200

@@ -125,9 +125,9 @@ async def test_a_token_that_ended_is_refused_at_the_next_request(
 ) -> None:
     async with farm.client("viewer") as client:
         assert (await client.get("/v1/runs")).status_code == 200
-        with farm.context.turn() as turn:
-            times = {name: turn.now - offset for name, offset in change.items()}
-            turn.session.execute(update(TokenRow).where(TokenRow.name == "viewer").values(**times))
+        with farm.context.unit_of_work() as work:
+            times = {name: work.now - offset for name, offset in change.items()}
+            work.session.execute(update(TokenRow).where(TokenRow.name == "viewer").values(**times))
         assert (await client.get("/v1/runs")).status_code == 401
 
 
@@ -184,8 +184,8 @@ async def test_a_browser_on_its_way_to_the_dashboard_is_shown_the_form(farm: Far
 
 
 async def test_a_token_is_stored_as_its_hash_only(farm: Farm) -> None:
-    with farm.context.view() as turn:
-        rows = turn.session.query(TokenRow).all()
+    with farm.context.view() as work:
+        rows = work.session.query(TokenRow).all()
     assert {row.scope for row in rows} == set(TokenScope)
     everything = repr([vars(row) for row in rows])
     assert not any(text in everything for text in farm.tokens.values())

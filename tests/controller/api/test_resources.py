@@ -120,8 +120,8 @@ async def test_a_person_takes_a_device_out_and_puts_it_back(
     assert (device.state, device.reasons) == (state, ["swollen battery"])
     released = await _act(lab.farm, "/v1/devices/host-1:release", {"reason": "new battery"})
     assert DeviceView.model_validate(released.json()).state is DeviceState.CHECKING
-    with lab.farm.context.view() as turn:
-        kept = turn.session.scalars(select(AuditRow).order_by(AuditRow.audit_id)).all()
+    with lab.farm.context.view() as work:
+        kept = work.session.scalars(select(AuditRow).order_by(AuditRow.audit_id)).all()
     assert [(row.action, row.principal, row.detail) for row in kept] == [
         (action, "admin", "swollen battery"),
         ("release", "admin", "new battery"),
@@ -163,8 +163,8 @@ async def test_an_enrolment_token_needs_no_body_and_lives_an_hour_at_most(farm: 
 
 
 async def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_healthy(farm: Farm) -> None:
-    with farm.context.turn() as turn:
-        turn.session.connection().exec_driver_sql("DELETE FROM alembic_version")
+    with farm.context.unit_of_work() as work:
+        work.session.connection().exec_driver_sql("DELETE FROM alembic_version")
     async with farm.client() as client:
         ready, health = await client.get("/ready"), await client.get("/health")
     assert (ready.status_code, health.status_code) == (503, 200)

@@ -29,8 +29,8 @@ async def _running(home: Path, **settings: Any) -> AsyncIterator[Lab]:
 
 
 def _state(lab: Lab, run_id: str) -> RunState:
-    with lab.farm.context.view() as turn:
-        return turn.session.get_one(RunRow, run_id).state
+    with lab.farm.context.view() as work:
+        return work.session.get_one(RunRow, run_id).state
 
 
 async def test_a_run_is_completed_although_nobody_asks_for_it(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class SimAgent:
 
     world: World
     name: str
-    agent_id: str
+    device_agent_id: str
     sees: list[Device]
     drift: float
     fences_itself: bool = True
@@ -84,7 +84,7 @@ class SimAgent:
         sent_at = self.world.farm.now
 
         def serve() -> Any:
-            return self.world.farm.hello(self.agent_id, *devices, leases=held, sent_at=sent_at)
+            return self.world.farm.hello(self.device_agent_id, *devices, leases=held, sent_at=sent_at)
 
         self._call(serve, self._obey)
 
@@ -118,7 +118,7 @@ class SimAgent:
                 self._begin(answer, sent_s)
 
         def serve() -> Any:
-            return self.world.farm.claim(self.agent_id, *device_ids, claim_id=claim_id)
+            return self.world.farm.claim(self.device_agent_id, *device_ids, claim_id=claim_id)
 
         self._call(serve, take, again)
 
@@ -183,7 +183,7 @@ class SimAgent:
         sent_s = self.world.now_s
 
         def serve() -> Any:
-            return self.world.farm.renew(self.agent_id, work.lease)
+            return self.world.farm.renew(self.device_agent_id, work.lease)
 
         def take(answer: Any) -> None:
             if isinstance(answer, LeaseGoneError) and work.running:
@@ -206,7 +206,7 @@ class SimAgent:
         before = first
 
         def serve() -> Any:
-            return self.world.farm.upload(self.agent_id, work.lease, lines, first_seq=first + 1)
+            return self.world.farm.upload(self.device_agent_id, work.lease, lines, first_seq=first + 1)
 
         def take(answer: Any) -> None:
             if isinstance(answer, EventsGapError):
@@ -228,7 +228,11 @@ class SimAgent:
 
         def serve() -> Any:
             return self.world.farm.finish(
-                self.agent_id, work.lease, outcome, reason=reason, last_seq={Stream.CONTROL: work.written}
+                self.device_agent_id,
+                work.lease,
+                outcome,
+                reason=reason,
+                last_seq={Stream.CONTROL: work.written},
             )
 
         def take(answer: Any) -> None:

@@ -56,7 +56,7 @@ class Simulation:
                 SimAgent(
                     world=self.world,
                     name=name,
-                    agent_id=self.world.farm.add_agent(name),
+                    device_agent_id=self.world.farm.add_agent(name),
                     sees=[devices[number], devices[(number + 1) % 3]],
                     drift=chance.uniform(-error, error),
                 )
@@ -90,8 +90,8 @@ class Simulation:
             when_s += world.chance.expovariate(1 / world.weather.crash_every_s)
 
     def _cancel_one(self) -> None:
-        with self.world.farm.turn() as turn:
-            cancel_job(turn, self.job_ids[0])
+        with self.world.farm.unit_of_work() as work:
+            cancel_job(work, self.job_ids[0])
 
     def _sweep(self) -> None:
         self.world.farm.sweep()

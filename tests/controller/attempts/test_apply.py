@@ -25,79 +25,79 @@ from tests.controller.farm import Farm
 def farm() -> Farm:
     """One agent, one leased device, one attempt."""
     farm = Farm()
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "d1")
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "d1")
     farm.add_job()
-    farm.granted(agent_id, "d1")
+    farm.granted(device_agent_id, "d1")
     return farm
 
 
 def test_every_pair_of_a_device_moves_the_row_or_leaves_it_alone(farm: Farm) -> None:
     for state, cause in product(DeviceState, DeviceCause):
-        with farm.turn() as turn:
-            device = turn.session.scalars(select(DeviceRow)).one()
-            device.state, device.state_since = state, turn.now
+        with farm.unit_of_work() as work:
+            device = work.session.scalars(select(DeviceRow)).one()
+            device.state, device.state_since = state, work.now
             if DEVICE_MACHINE.allows(state, cause):
-                move_device(turn, device, cause)
+                move_device(work, device, cause)
                 assert device.state is DEVICE_MACHINE.transitions[state, cause]
             else:
                 with pytest.raises(InvalidTransitionError):
-                    move_device(turn, device, cause)
+                    move_device(work, device, cause)
                 assert device.state is state
-                assert not turn.session.new
-            turn.session.rollback()
+                assert not work.session.new
+            work.session.rollback()
 
 
 def test_every_pair_of_an_attempt_moves_the_row_or_leaves_it_alone(farm: Farm) -> None:
     for state, cause in product(AttemptState, AttemptCause):
-        with farm.turn() as turn:
-            attempt = turn.session.scalars(select(AttemptRow)).one()
+        with farm.unit_of_work() as work:
+            attempt = work.session.scalars(select(AttemptRow)).one()
             attempt.state, attempt.ended_at = state, None
             before = attempt.phase_deadline
             if ATTEMPT_MACHINE.allows(state, cause):
-                move_attempt(turn, attempt, cause)
+                move_attempt(work, attempt, cause)
                 assert attempt.state is ATTEMPT_MACHINE.transitions[state, cause]
                 # Live states have a deadline, the others an end.
                 assert (attempt.phase_deadline is None) == (attempt.ended_at is not None)
             else:
                 with pytest.raises(InvalidTransitionError):
-                    move_attempt(turn, attempt, cause)
+                    move_attempt(work, attempt, cause)
                 assert (attempt.state, attempt.phase_deadline, attempt.ended_at) == (state, before, None)
-            turn.session.rollback()
+            work.session.rollback()
 
 
 def test_every_pair_of_a_job_moves_the_row_or_leaves_it_alone(farm: Farm) -> None:
     for state, cause in product(JobState, JobCause):
-        with farm.turn() as turn:
-            job = turn.session.scalars(select(JobRow)).one()
+        with farm.unit_of_work() as work:
+            job = work.session.scalars(select(JobRow)).one()
             job.state = state
             if JOB_MACHINE.allows(state, cause):
-                move_job(turn, job, cause)
+                move_job(work, job, cause)
                 assert job.state is JOB_MACHINE.transitions[state, cause]
                 assert job.outcome is (OUTCOME_OF_CAUSE[cause] if job.state is JobState.DONE else None)
             else:
                 with pytest.raises(InvalidTransitionError):
-                    move_job(turn, job, cause)
+                    move_job(work, job, cause)
                 assert (job.state, job.outcome) == (state, None)
-            turn.session.rollback()
+            work.session.rollback()
 
 
 def test_a_run_gets_its_outcome_with_its_last_step_only(farm: Farm) -> None:
-    with farm.turn() as turn:
-        run = turn.session.scalars(select(RunRow)).one()
+    with farm.unit_of_work() as work:
+        run = work.session.scalars(select(RunRow)).one()
         with pytest.raises(InvalidTransitionError):
-            move_run(turn, run, RunCause.CONCLUDED, RunOutcome.PASSED)
-        move_run(turn, run, RunCause.JOBS_DONE)
+            move_run(work, run, RunCause.CONCLUDED, RunOutcome.PASSED)
+        move_run(work, run, RunCause.JOBS_DONE)
         assert (run.state, run.outcome, run.completed_at) == (RunState.FINISHING, None, None)
-        move_run(turn, run, RunCause.CONCLUDED, RunOutcome.PASSED)
-        assert (run.state, run.outcome, run.completed_at) == (RunState.COMPLETED, RunOutcome.PASSED, turn.now)
+        move_run(work, run, RunCause.CONCLUDED, RunOutcome.PASSED)
+        assert (run.state, run.outcome, run.completed_at) == (RunState.COMPLETED, RunOutcome.PASSED, work.now)
         with pytest.raises(InvalidTransitionError):
-            move_run(turn, run, RunCause.JOBS_DONE)
+            move_run(work, run, RunCause.JOBS_DONE)
 
 
 def test_each_step_of_a_device_is_kept_with_cause_and_time(farm: Farm) -> None:
-    with farm.turn() as turn:
-        steps = list(turn.session.scalars(select(DeviceTransitionRow)))
+    with farm.unit_of_work() as work:
+        steps = list(work.session.scalars(select(DeviceTransitionRow)))
     assert [(step.from_state, step.cause, step.to_state) for step in steps] == [
         (DeviceState.UNKNOWN, "attached", DeviceState.PREPARING),
         (DeviceState.PREPARING, "prepared", DeviceState.CHECKING),
@@ -108,15 +108,15 @@ def test_each_step_of_a_device_is_kept_with_cause_and_time(farm: Farm) -> None:
 
 
 def test_the_end_of_an_attempt_is_announced_in_the_same_transaction(farm: Farm) -> None:
-    with farm.turn() as turn:
-        attempt = turn.session.scalars(select(AttemptRow)).one()
-        move_attempt(turn, attempt, AttemptCause.LEASE_EXPIRED)
-        turn.session.flush()
-        turn.session.rollback()
-    with farm.turn() as turn:
-        assert turn.session.scalars(select(OutboxRow)).all() == []
-        attempt = turn.session.scalars(select(AttemptRow)).one()
-        move_attempt(turn, attempt, AttemptCause.LEASE_EXPIRED)
-    with farm.turn() as turn:
-        told = turn.session.scalars(select(OutboxRow)).one()
+    with farm.unit_of_work() as work:
+        attempt = work.session.scalars(select(AttemptRow)).one()
+        move_attempt(work, attempt, AttemptCause.LEASE_EXPIRED)
+        work.session.flush()
+        work.session.rollback()
+    with farm.unit_of_work() as work:
+        assert work.session.scalars(select(OutboxRow)).all() == []
+        attempt = work.session.scalars(select(AttemptRow)).one()
+        move_attempt(work, attempt, AttemptCause.LEASE_EXPIRED)
+    with farm.unit_of_work() as work:
+        told = work.session.scalars(select(OutboxRow)).one()
         assert (told.topic, told.payload) == ("attempt_ended", {"attempt_id": attempt.attempt_id})

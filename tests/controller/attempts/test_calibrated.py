@@ -73,57 +73,57 @@ def farm() -> Farm:
 
 def calibrated_device(farm: Farm, *calibrations: Calibration) -> str:
     """Its agent's id; the device is d1."""
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, report("d1").model_copy(update={"calibrations": list(calibrations)}))
-    return agent_id
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, report("d1").model_copy(update={"calibrations": list(calibrations)}))
+    return device_agent_id
 
 
 def test_a_grant_brings_each_arm_its_device_s_calibration(farm: Farm) -> None:
-    agent_id = calibrated_device(farm, calibration())
+    device_agent_id = calibrated_device(farm, calibration())
     farm.add_job()
-    lease = farm.granted(agent_id, "d1")
+    lease = farm.granted(device_agent_id, "d1")
     assert [arm.calibration for arm in lease.spec.arms] == [calibration()] * 2
     assert all(arm.engine == EngineOptions() for arm in lease.spec.arms)
 
 
 def test_a_repeated_claim_gets_the_same_although_the_device_was_calibrated_anew(farm: Farm) -> None:
-    agent_id = calibrated_device(farm, calibration())
+    device_agent_id = calibrated_device(farm, calibration())
     farm.add_job()
     claim_id = fixed_id("clm", 1)
-    first = farm.claim(agent_id, "d1", claim_id=claim_id)
+    first = farm.claim(device_agent_id, "d1", claim_id=claim_id)
     newer = report("d1").model_copy(update={"calibrations": [calibration(-60, threads=1)]})
     assert first is not None
-    farm.hello(agent_id, newer, leases=(first,))
-    assert farm.claim(agent_id, "d1", claim_id=claim_id) == first
+    farm.hello(device_agent_id, newer, leases=(first,))
+    assert farm.claim(device_agent_id, "d1", claim_id=claim_id) == first
 
 
 def test_a_hello_without_calibrations_works_and_takes_back_what_was_there(farm: Farm) -> None:
-    agent_id = calibrated_device(farm, calibration())
+    device_agent_id = calibrated_device(farm, calibration())
     assert len(farm.device("d1").calibrations) == 1
     farm.pass_time(1)
-    farm.hello(agent_id, "d1")
+    farm.hello(device_agent_id, "d1")
     assert farm.device("d1").calibrations == []
     farm.add_job()
-    assert [arm.calibration for arm in farm.granted(agent_id, "d1").spec.arms] == [None, None]
+    assert [arm.calibration for arm in farm.granted(device_agent_id, "d1").spec.arms] == [None, None]
 
 
 def test_the_device_s_view_shows_them_and_leaves_out_what_no_longer_parses(farm: Farm) -> None:
-    agent_id = calibrated_device(farm, calibration())
+    device_agent_id = calibrated_device(farm, calibration())
     stored = farm.device("d1").calibrations
-    with farm.turn() as turn:
-        turn.session.execute(update(DeviceRow).values(calibrations=[*stored, {"model": "of another time"}]))
-    with farm.turn() as turn:
-        (view,) = device_views(turn.session, [turn.session.get_one(DeviceRow, "d1")])
+    with farm.unit_of_work() as work:
+        work.session.execute(update(DeviceRow).values(calibrations=[*stored, {"model": "of another time"}]))
+    with farm.unit_of_work() as work:
+        (view,) = device_views(work.session, [work.session.get_one(DeviceRow, "d1")])
     assert view.calibrations == [calibration()]
     farm.add_job()
-    assert farm.granted(agent_id, "d1").spec.arms[0].calibration == calibration()
+    assert farm.granted(device_agent_id, "d1").spec.arms[0].calibration == calibration()
 
 
 def test_a_job_of_before_has_arms_without_the_field(farm: Farm) -> None:
-    agent_id = calibrated_device(farm, calibration())
+    device_agent_id = calibrated_device(farm, calibration())
     job_id = farm.add_job()
-    with farm.turn() as turn:
-        job = turn.session.get_one(JobRow, job_id)
+    with farm.unit_of_work() as work:
+        job = work.session.get_one(JobRow, job_id)
         arms = [{"arm": arm["arm"], "mode": arm["mode"]} for arm in job.spec["arms"]]
         job.spec = {**job.spec, "arms": arms}
-    assert farm.granted(agent_id, "d1").spec.arms[1].calibration == calibration()
+    assert farm.granted(device_agent_id, "d1").spec.arms[1].calibration == calibration()

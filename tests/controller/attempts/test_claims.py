@@ -7,7 +7,7 @@ from contract.rest import DeviceSelector
 from contract.states import AttemptState, DeviceState, JobState
 from controller.attempts.claims import close_claim, would_grant
 from controller.attempts.operators import quarantine_device
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import AgentRow, AttemptRow, LeaseRow, OutboxRow
 from controller.db.session import read_only
 from controller.errors import ForbiddenError, LeaseGoneError, NotAuthenticatedError
@@ -21,9 +21,9 @@ def farm() -> Farm:
 
 @pytest.fixture
 def agent(farm: Farm) -> str:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "d1", "d2")
-    return agent_id
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "d1", "d2")
+    return device_agent_id
 
 
 def count(farm: Farm, table: type) -> int:
@@ -94,8 +94,8 @@ def test_a_claim_repeated_after_its_lease_ended_is_refused_not_revived(farm: Far
 
 def test_a_claim_that_got_nothing_gets_nothing_for_ever(farm: Farm, agent: str) -> None:
     claim_id = fixed_id("clm", 1)
-    with farm.turn() as turn:
-        assert close_claim(turn, agent, claim_id) is None
+    with farm.unit_of_work() as work:
+        assert close_claim(work, agent, claim_id) is None
     farm.add_job()
     assert farm.claim(agent, "d1", claim_id=claim_id) is None
     assert farm.claim(agent, "d1") is not None
@@ -105,8 +105,8 @@ def test_closing_a_claim_that_was_granted_meanwhile_returns_its_lease(farm: Farm
     farm.add_job()
     claim_id = fixed_id("clm", 1)
     lease = farm.claim(agent, "d1", claim_id=claim_id)
-    with farm.turn() as turn:
-        assert close_claim(turn, agent, claim_id) == lease
+    with farm.unit_of_work() as work:
+        assert close_claim(work, agent, claim_id) == lease
 
 
 def test_another_agents_claim_is_not_answered(farm: Farm, agent: str) -> None:
@@ -152,8 +152,8 @@ def test_after_an_expiry_the_device_is_held_before_it_is_granted_again(farm: Far
 
 def test_a_draining_agent_gets_nothing_new(farm: Farm, agent: str) -> None:
     farm.add_job()
-    with farm.turn() as turn:
-        turn.session.get_one(AgentRow, agent).drain = True
+    with farm.unit_of_work() as work:
+        work.session.get_one(AgentRow, agent).drain = True
     assert farm.claim(agent, "d1") is None
     assert farm.hello(agent, "d1").drain
 
@@ -169,16 +169,16 @@ def test_to_claim_a_device_is_to_call_it_ready(farm: Farm, agent: str, reason: s
 
 def test_an_operators_decision_is_not_undone_by_a_claim(farm: Farm, agent: str) -> None:
     farm.add_job()
-    with farm.turn() as turn:
-        quarantine_device(turn, "d1", "someone", "smells odd")
+    with farm.unit_of_work() as work:
+        quarantine_device(work, "d1", "someone", "smells odd")
     assert farm.claim(agent, "d1") is None
 
 
 def test_asking_whether_a_claim_is_worth_it_changes_nothing(farm: Farm, agent: str) -> None:
     def worth_it() -> bool:
         with read_only(farm.sessions) as session:
-            turn = Turn(session, farm.now, farm.times, farm.chance)
-            return would_grant(turn, agent, ["d1"])
+            work = UnitOfWork(session, farm.now, farm.times, farm.chance)
+            return would_grant(work, agent, ["d1"])
 
     assert not worth_it()
     farm.add_job()

@@ -7,7 +7,7 @@ from pathlib import Path
 from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
 from controller.attempts.claims import claim, close_claim
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import unit_of_work
 from tests.controller.farm import Farm, fixed_id
 
@@ -53,7 +53,7 @@ def ask(farm: Farm, agent: str, device_ids: list[str], number: int) -> Lease | N
     """A claim in a transaction of its own; the farm's clock stands still."""
     request = ClaimRequest(claim_id=fixed_id("clm", number + 1), devices=device_ids, wait_s=0)
     with unit_of_work(farm.sessions) as session:
-        return claim(Turn(session, farm.now, farm.times, farm.chance), agent, request)
+        return claim(UnitOfWork(session, farm.now, farm.times, farm.chance), agent, request)
 
 
 def test_two_copies_of_one_claim_at_once_get_one_lease(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_two_copies_of_one_claim_at_once_get_one_lease(tmp_path: Path) -> None:
         lease = ask(farm, agent, ["d1", "d2", "d3"], 7)
         if lease is None:
             with unit_of_work(farm.sessions) as session:
-                turn = Turn(session, farm.now, farm.times, farm.chance)
-                lease = close_claim(turn, agent, fixed_id("clm", 8))
+                work = UnitOfWork(session, farm.now, farm.times, farm.chance)
+                lease = close_claim(work, agent, fixed_id("clm", 8))
         leases.append(lease)
 
     threads = [threading.Thread(target=copy) for _ in range(4)]

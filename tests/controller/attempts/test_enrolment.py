@@ -18,8 +18,8 @@ def farm() -> Farm:
 
 
 def issue(farm: Farm, grant: TokenGrant) -> str:
-    with farm.turn() as turn:
-        return TokenRepository(turn.session).issue(grant, farm.now)
+    with farm.unit_of_work() as work:
+        return TokenRepository(work.session).issue(grant, farm.now)
 
 
 def enrolment(farm: Farm, valid_s: float = 600) -> str:
@@ -28,22 +28,22 @@ def enrolment(farm: Farm, valid_s: float = 600) -> str:
 
 
 def exchange(farm: Farm, token: str, name: str = "lab-1", version: str = "1.0") -> EnrollAnswer:
-    with farm.turn() as turn:
+    with farm.unit_of_work() as work:
         request = EnrollRequest(agent_name=name, contract_version=version)
-        return enroll(turn, token_digest(token), request)
+        return enroll(work, token_digest(token), request)
 
 
 def is_good(farm: Farm, token: str) -> bool:
-    with farm.turn() as turn:
-        return TokenRepository(turn.session).find(token, farm.now) is not None
+    with farm.unit_of_work() as work:
+        return TokenRepository(work.session).find(token, farm.now) is not None
 
 
 def test_the_token_of_an_agent_is_its_own_and_only_its_digest_is_kept(farm: Farm) -> None:
     answer = exchange(farm, enrolment(farm))
-    with farm.turn() as turn:
-        row = TokenRepository(turn.session).find(answer.token, farm.now)
+    with farm.unit_of_work() as work:
+        row = TokenRepository(work.session).find(answer.token, farm.now)
         assert row is not None
-        assert (row.kind, row.agent_id, row.scope) == (TokenKind.AGENT, answer.agent_id, None)
+        assert (row.kind, row.device_agent_id, row.scope) == (TokenKind.AGENT, answer.device_agent_id, None)
         assert answer.token not in str(vars(row))
 
 
@@ -77,15 +77,15 @@ def test_an_agent_of_another_contract_is_outdated_and_its_token_stays_good(farm:
 
 def test_an_agent_that_enrols_again_keeps_id_and_devices_and_its_old_token_ends(farm: Farm) -> None:
     first = exchange(farm, enrolment(farm))
-    farm.hello(first.agent_id, "d1")
+    farm.hello(first.device_agent_id, "d1")
     second = exchange(farm, enrolment(farm))
-    assert second.agent_id == first.agent_id
+    assert second.device_agent_id == first.device_agent_id
     assert is_good(farm, second.token)
     assert not is_good(farm, first.token)
-    assert farm.device("d1").agent_id == first.agent_id
+    assert farm.device("d1").device_agent_id == first.device_agent_id
 
 
 def test_another_name_is_another_agent(farm: Farm) -> None:
     one, two = exchange(farm, enrolment(farm)), exchange(farm, enrolment(farm), name="lab-2")
-    assert one.agent_id != two.agent_id
+    assert one.device_agent_id != two.device_agent_id
     assert is_good(farm, one.token)

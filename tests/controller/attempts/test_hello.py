@@ -122,7 +122,7 @@ def test_a_device_that_two_agents_see_stays_with_the_one_that_has_it(farm: Farm,
     farm.hello(agent, "d1")
     answer = farm.hello(other, "d1")
     assert answer.devices[0].reasons == [HELD_ELSEWHERE]
-    assert farm.device("d1").agent_id == agent
+    assert farm.device("d1").device_agent_id == agent
     farm.add_job()
     assert farm.claim(other, "d1") is None
 
@@ -135,7 +135,7 @@ def test_a_lost_device_moves_to_the_agent_that_sees_it_and_its_lease_ends(farm: 
     farm.pass_time(60)
     farm.hello(other, "d1")
     device = farm.device("d1")
-    assert (device.agent_id, device.fence) == (other, lease.fence + 1)
+    assert (device.device_agent_id, device.fence) == (other, lease.fence + 1)
     assert farm.attempt(lease).state is AttemptState.LOST
     # The old agent may still touch it: nothing is granted before the hold is over.
     assert farm.claim(other, "d1") is None
@@ -197,8 +197,8 @@ def test_a_persons_decision_and_reason_survive_hellos_and_another_agent(
     farm: Farm, agent: str, decide: object
 ) -> None:
     farm.hello(agent, "d1")
-    with farm.turn() as turn:
-        decide(turn, "d1", "someone", "screen cracked")
+    with farm.unit_of_work() as work:
+        decide(work, "d1", "someone", "screen cracked")
     state = farm.device("d1").state
     farm.hello(agent, report("d1", "untrusted"))
     farm.pass_time(120)
@@ -206,4 +206,4 @@ def test_a_persons_decision_and_reason_survive_hellos_and_another_agent(
     other = farm.add_agent()
     farm.hello(other, "d1")
     device = farm.device("d1")
-    assert (device.state, device.reasons, device.agent_id) == (state, ["screen cracked"], other)
+    assert (device.state, device.reasons, device.device_agent_id) == (state, ["screen cracked"], other)

@@ -32,9 +32,9 @@ def farm() -> Farm:
 
 @pytest.fixture
 def agent(farm: Farm) -> str:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "d1", "d2")
-    return agent_id
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "d1", "d2")
+    return device_agent_id
 
 
 def test_a_renewal_keeps_the_lease_for_another_ttl(farm: Farm, agent: str) -> None:
@@ -74,7 +74,7 @@ def test_a_result_needs_every_event_that_it_names(farm: Farm, agent: str) -> Non
     job_id = farm.add_job()
     lease = farm.granted(agent, "d1")
     farm.upload(agent, lease, control_lines(lease.attempt_id, 3))
-    last_seq = {Stream.CONTROL: 5, Stream.AGENT: 0}
+    last_seq = {Stream.CONTROL: 5, Stream.DEVICE_AGENT: 0}
     with pytest.raises(EventsMissingError) as missing:
         farm.finish(agent, lease, last_seq=last_seq)
     assert (missing.value.stream, missing.value.next_seq) == ("control", 4)
@@ -166,17 +166,17 @@ def test_a_retry_goes_elsewhere_while_there_is_an_elsewhere(farm: Farm, agent: s
 
 
 def test_the_back_off_on_the_only_device_grows_and_is_bounded(farm: Farm) -> None:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "only")
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "only")
     job_id = farm.add_job(max_attempts=10, queue_deadline=farm.now.replace(year=2027))
     waits = []
     for _ in range(9):
-        farm.fail(agent_id, farm.granted(agent_id, "only"), FailureReason.STORAGE_HOST)
+        farm.fail(device_agent_id, farm.granted(device_agent_id, "only"), FailureReason.STORAGE_HOST)
         not_before = farm.job(job_id).not_before
         assert not_before is not None
         waits.append((not_before - farm.now).total_seconds())
         farm.pass_time(waits[-1])
-        farm.hello(agent_id, "only")
+        farm.hello(device_agent_id, "only")
     assert waits == [5, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
@@ -201,16 +201,16 @@ def test_for_every_end_of_every_attempt_the_job_knows_what_to_do() -> None:
 
 
 def test_a_device_that_fails_three_times_in_a_row_is_quarantined(farm: Farm) -> None:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "only")
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "only")
     farm.add_job(max_attempts=5)
     for _ in range(3):
         farm.pass_time(301)
-        farm.hello(agent_id, "only")
-        farm.fail(agent_id, farm.granted(agent_id, "only"), FailureReason.TUNNEL_LOST)
+        farm.hello(device_agent_id, "only")
+        farm.fail(device_agent_id, farm.granted(device_agent_id, "only"), FailureReason.TUNNEL_LOST)
     device = farm.device("only")
     assert (device.state, device.reasons) == (DeviceState.QUARANTINED, ["tunnel_lost"])
-    farm.hello(agent_id, "only")
+    farm.hello(device_agent_id, "only")
     assert farm.device("only").reasons == ["tunnel_lost"]
 
 
@@ -219,22 +219,22 @@ def test_a_device_that_fails_three_times_in_a_row_is_quarantined(farm: Farm) -> 
 
 def test_a_waiting_job_is_cancelled_at_once_and_its_run_finishes(farm: Farm) -> None:
     run_id, job_ids = farm.add_run(DeviceSelector(), DeviceSelector())
-    with farm.turn() as turn:
-        assert cancel_run(turn, run_id) == 2
-        assert cancel_run(turn, run_id) == 0
+    with farm.unit_of_work() as work:
+        assert cancel_run(work, run_id) == 2
+        assert cancel_run(work, run_id) == 0
     assert {farm.job(job_id).outcome for job_id in job_ids} == {JobOutcome.CANCELLED}
     assert farm.run(run_id).state is RunState.FINISHING
-    with farm.turn() as turn, pytest.raises(RunNotFoundError):
-        cancel_run(turn, fixed_id("run", 999))
+    with farm.unit_of_work() as work, pytest.raises(RunNotFoundError):
+        cancel_run(work, fixed_id("run", 999))
 
 
 def test_a_running_job_is_cancelled_through_its_agent_and_keeps_its_data(farm: Farm, agent: str) -> None:
     job_id = farm.add_job()
     lease = farm.granted(agent, "d1")
     farm.renew(agent, lease)
-    with farm.turn() as turn:
-        assert cancel_job(turn, job_id)
-        assert not cancel_job(turn, job_id)
+    with farm.unit_of_work() as work:
+        assert cancel_job(work, job_id)
+        assert not cancel_job(work, job_id)
     assert farm.job(job_id).state is JobState.CANCELLING
     assert farm.upload(agent, lease, control_lines(lease.attempt_id, 2)).directive == "cancel"
     assert farm.renew(agent, lease).directive == "cancel"
@@ -247,8 +247,8 @@ def test_a_running_job_is_cancelled_through_its_agent_and_keeps_its_data(farm: F
 def test_a_cancelled_job_is_done_even_when_its_agent_never_answers(farm: Farm, agent: str) -> None:
     job_id = farm.add_job()
     farm.granted(agent, "d1")
-    with farm.turn() as turn:
-        cancel_job(turn, job_id)
+    with farm.unit_of_work() as work:
+        cancel_job(work, job_id)
     farm.pass_time(61)
     farm.sweep()
     assert farm.job(job_id).outcome is JobOutcome.CANCELLED
@@ -318,8 +318,8 @@ def test_a_late_result_is_orphaned_once_the_device_was_granted_again(farm: Farm,
 
 def test_a_late_result_never_changes_a_verdict_that_people_have_read(farm: Farm, agent: str) -> None:
     run_id, job_id, lease = lose(farm, agent, max_attempts=1)
-    with farm.turn() as turn:
-        conclude_run(turn, run_id, RunOutcome.INFRA_ERROR, {"exit_code": 4})
+    with farm.unit_of_work() as work:
+        conclude_run(work, run_id, RunOutcome.INFRA_ERROR, {"exit_code": 4})
     assert farm.finish(agent, lease).state == "orphaned"
     assert farm.job(job_id).outcome is JobOutcome.INFRA_FAILED
     assert farm.run(run_id).outcome is RunOutcome.INFRA_ERROR
@@ -342,12 +342,12 @@ def test_an_attempt_that_the_controller_ended_keeps_its_state(farm: Farm, agent:
 
 def test_a_run_is_concluded_once(farm: Farm, agent: str) -> None:
     run_id, _ = farm.add_run(DeviceSelector())
-    with farm.turn() as turn, pytest.raises(InvalidTransitionError):
-        conclude_run(turn, run_id, RunOutcome.PASSED, {})
+    with farm.unit_of_work() as work, pytest.raises(InvalidTransitionError):
+        conclude_run(work, run_id, RunOutcome.PASSED, {})
     farm.succeed(agent, farm.granted(agent, "d1"))
-    with farm.turn() as turn:
-        conclude_run(turn, run_id, RunOutcome.PASSED, {"exit_code": 0})
+    with farm.unit_of_work() as work:
+        conclude_run(work, run_id, RunOutcome.PASSED, {"exit_code": 0})
     run = farm.run(run_id)
     assert (run.state, run.outcome, run.gate) == (RunState.COMPLETED, RunOutcome.PASSED, {"exit_code": 0})
-    with farm.turn() as turn, pytest.raises(InvalidTransitionError):
-        conclude_run(turn, run_id, RunOutcome.FAILED, {})
+    with farm.unit_of_work() as work, pytest.raises(InvalidTransitionError):
+        conclude_run(work, run_id, RunOutcome.FAILED, {})

@@ -55,7 +55,7 @@ def _count_every_late_result(*_: Any) -> bool:
     return True
 
 
-def _keep_overlap(turn: Any, attempt_id: Any, batch: Any, next_seq: Any) -> Any:
+def _keep_overlap(work: Any, attempt_id: Any, batch: Any, next_seq: Any) -> Any:
     return batch.lines
 
 

@@ -30,9 +30,9 @@ def farm() -> Farm:
 
 @pytest.fixture
 def agent(farm: Farm) -> str:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "d1")
-    return agent_id
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "d1")
+    return device_agent_id
 
 
 def keep_renewing(farm: Farm, agent: str, lease: object, seconds: float) -> None:
@@ -140,8 +140,8 @@ def test_each_waiting_job_says_what_it_waits_for(farm: Farm, agent: str) -> None
 
 
 def test_answers_to_claims_are_forgotten_after_a_while(farm: Farm, agent: str) -> None:
-    with farm.turn() as turn:
-        close_claim(turn, agent, fixed_id("clm", 1))
+    with farm.unit_of_work() as work:
+        close_claim(work, agent, fixed_id("clm", 1))
     farm.sweep()
     with read_only(farm.sessions) as session:
         assert len(session.scalars(select(ClaimRow)).all()) == 1
@@ -212,8 +212,8 @@ def test_a_quarantined_device_is_checked_after_1_6_and_24_hours_then_only_by_a_p
     farm.pass_time(30 * 86_400)
     farm.hello(agent, report("d1", "checking"))
     assert farm.sweep() == NOTHING
-    with farm.turn() as turn:
-        release_device(turn, "d1", "someone", "repaired")
+    with farm.unit_of_work() as work:
+        release_device(work, "d1", "someone", "repaired")
     farm.hello(agent, "d1")
     assert farm.device("d1").state is DeviceState.READY
 
@@ -224,8 +224,8 @@ def test_a_quarantined_device_is_checked_after_1_6_and_24_hours_then_only_by_a_p
 def test_a_leased_device_is_drained_before_a_person_gets_it(farm: Farm, agent: str) -> None:
     farm.add_job()
     lease = farm.granted(agent, "d1")
-    with farm.turn() as turn:
-        quarantine_device(turn, "d1", "someone", "smells odd")
+    with farm.unit_of_work() as work:
+        quarantine_device(work, "d1", "someone", "smells odd")
     farm.hello(agent, "d1", leases=(lease,))
     assert farm.device("d1").state is DeviceState.LEASED
     farm.succeed(agent, lease)
@@ -236,16 +236,16 @@ def test_a_leased_device_is_drained_before_a_person_gets_it(farm: Farm, agent: s
 def test_a_wish_to_drain_can_be_taken_back(farm: Farm, agent: str) -> None:
     farm.add_job()
     lease = farm.granted(agent, "d1")
-    with farm.turn() as turn:
-        maintain_device(turn, "d1", "someone", "new cable")
-        release_device(turn, "d1", "someone", "later")
+    with farm.unit_of_work() as work:
+        maintain_device(work, "d1", "someone", "new cable")
+        release_device(work, "d1", "someone", "later")
     farm.succeed(agent, lease)
     assert farm.device("d1").state is DeviceState.CLEANING
 
 
 def test_a_persons_quarantine_is_not_ended_by_an_automatic_check(farm: Farm, agent: str) -> None:
-    with farm.turn() as turn:
-        quarantine_device(turn, "d1", "someone", "smells odd")
+    with farm.unit_of_work() as work:
+        quarantine_device(work, "d1", "someone", "smells odd")
     farm.pass_time(30 * 86_400)
     farm.hello(agent, "d1")
     assert farm.sweep() == NOTHING
@@ -254,8 +254,8 @@ def test_a_persons_quarantine_is_not_ended_by_an_automatic_check(farm: Farm, age
 
 def test_a_reservation_raises_the_fence_ends_by_itself_and_is_held_after_that(farm: Farm, agent: str) -> None:
     farm.add_job()
-    with farm.turn() as turn:
-        reserve_device(turn, "d1", "someone", 600)
+    with farm.unit_of_work() as work:
+        reserve_device(work, "d1", "someone", 600)
     assert farm.device("d1").fence == 1
     assert farm.claim(agent, "d1") is None
     farm.pass_time(600)
@@ -269,19 +269,19 @@ def test_a_reservation_raises_the_fence_ends_by_itself_and_is_held_after_that(fa
 def test_a_retired_device_is_gone_for_good_but_not_while_it_is_leased(farm: Farm, agent: str) -> None:
     farm.add_job()
     lease = farm.granted(agent, "d1")
-    with farm.turn() as turn, pytest.raises(InvalidTransitionError):
-        retire_device(turn, "d1", "someone", "sold")
+    with farm.unit_of_work() as work, pytest.raises(InvalidTransitionError):
+        retire_device(work, "d1", "someone", "sold")
     farm.succeed(agent, lease)
-    with farm.turn() as turn:
-        retire_device(turn, "d1", "someone", "sold")
+    with farm.unit_of_work() as work:
+        retire_device(work, "d1", "someone", "sold")
     farm.hello(agent, "d1")
     assert farm.device("d1").state is DeviceState.RETIRED
 
 
 def test_every_decision_is_kept_with_who_made_it(farm: Farm, agent: str) -> None:
-    with farm.turn() as turn:
-        quarantine_device(turn, "d1", "ada", "smells odd")
-        release_device(turn, "d1", "grace", "does not")
+    with farm.unit_of_work() as work:
+        quarantine_device(work, "d1", "ada", "smells odd")
+        release_device(work, "d1", "grace", "does not")
     with read_only(farm.sessions) as session:
         kept = [
             (row.principal, row.action, row.subject, row.detail) for row in session.scalars(select(AuditRow))

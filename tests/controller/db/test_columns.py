@@ -20,8 +20,8 @@ def test_a_naive_time_is_refused() -> None:
     with pytest.raises(NaiveDatetimeError):
         UtcDateTime().process_bind_param(datetime(2026, 1, 1), SQLITE)  # noqa: DTZ001 - naive on purpose
     farm = Farm()
-    with pytest.raises(StatementError, match="no time zone"), farm.turn() as turn:
-        turn.session.add(
+    with pytest.raises(StatementError, match="no time zone"), farm.unit_of_work() as work:
+        work.session.add(
             AuditRow(principal="p", action="a", subject="s", detail="", created_at=START.replace(tzinfo=None))
         )
 
@@ -44,8 +44,8 @@ def test_a_time_comes_back_as_the_same_moment_in_utc(moment: datetime) -> None:
 def test_words_are_kept_as_text_and_come_back_as_words() -> None:
     farm = Farm()
     run_id, _ = farm.add_run()
-    with farm.turn() as turn:
-        assert turn.session.execute(text("SELECT state FROM runs")).scalar() == "active"
+    with farm.unit_of_work() as work:
+        assert work.session.execute(text("SELECT state FROM runs")).scalar() == "active"
     assert farm.run(run_id).state is RunState.ACTIVE
 
 

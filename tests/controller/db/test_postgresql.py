@@ -12,7 +12,7 @@ from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
 from contract.states import JobOutcome
 from controller.attempts.claims import claim, close_claim
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.migrate import is_current, upgrade
 from controller.db.models import Row
 from controller.db.session import open_sessions, unit_of_work
@@ -67,11 +67,11 @@ def ask(farm: Farm, agent: str, device_ids: list[str], number: int) -> Lease | N
     """Claim without waiting, as the route does: two transactions."""
     request = ClaimRequest(claim_id=fixed_id("clm", number), devices=device_ids, wait_s=0)
     with unit_of_work(farm.sessions) as session:
-        lease = claim(Turn(session, farm.now, farm.times, farm.chance), agent, request)
+        lease = claim(UnitOfWork(session, farm.now, farm.times, farm.chance), agent, request)
     if lease is not None:
         return lease
     with unit_of_work(farm.sessions) as session:
-        return close_claim(Turn(session, farm.now, farm.times, farm.chance), agent, request.claim_id)
+        return close_claim(UnitOfWork(session, farm.now, farm.times, farm.chance), agent, request.claim_id)
 
 
 def test_three_replicas_that_start_at_once_make_the_tables_once(server: Server) -> None:

@@ -64,16 +64,16 @@ def test_next_seqs_are_listed_per_attempt_and_stream(farm: Farm) -> None:
 
 
 def test_the_outbox_gives_the_oldest_first_until_they_are_marked(farm: Farm) -> None:
-    with farm.turn() as turn:
+    with farm.unit_of_work() as work:
         for number in range(3):
-            turn.announce(Topic.JOB_QUEUED, {"job_id": str(number)})
-    with farm.turn() as turn:
-        outbox = Outbox(turn.session)
+            work.announce(Topic.JOB_QUEUED, {"job_id": str(number)})
+    with farm.unit_of_work() as work:
+        outbox = Outbox(work.session)
         first = outbox.unpublished(limit=2)
         assert [row.payload["job_id"] for row in first] == ["0", "1"]
-        outbox.mark_published([row.outbox_id for row in first], turn.now)
-    with farm.turn() as turn:
-        assert [row.payload["job_id"] for row in Outbox(turn.session).unpublished()] == ["2"]
+        outbox.mark_published([row.outbox_id for row in first], work.now)
+    with farm.unit_of_work() as work:
+        assert [row.payload["job_id"] for row in Outbox(work.session).unpublished()] == ["2"]
 
 
 def test_samples_are_replaced_as_a_whole_and_a_summary_is_kept_once(farm: Farm) -> None:
@@ -88,10 +88,10 @@ def test_samples_are_replaced_as_a_whole_and_a_summary_is_kept_once(farm: Farm) 
         return row
 
     for values in ([1.0, 2.0], [3.0]):
-        with farm.turn() as turn:
-            samples = SampleRepository(turn.session)
+        with farm.unit_of_work() as work:
+            samples = SampleRepository(work.session)
             samples.replace(attempt_id, [sample(value) for value in values])
-            samples.keep_summary(attempt_id, {"values": values}, turn.now)
+            samples.keep_summary(attempt_id, {"values": values}, work.now)
     with read_only(farm.sessions) as session:
         assert [row.value for row in SampleRepository(session).of([attempt_id])] == [3.0]
         assert SampleRepository(session).summary(attempt_id) == {"values": [3.0]}
@@ -99,28 +99,28 @@ def test_samples_are_replaced_as_a_whole_and_a_summary_is_kept_once(farm: Farm) 
 
 
 def test_a_token_is_good_until_it_expires_or_is_revoked(farm: Farm) -> None:
-    with farm.turn() as turn:
-        tokens = TokenRepository(turn.session)
+    with farm.unit_of_work() as work:
+        tokens = TokenRepository(work.session)
         short = tokens.issue(
-            TokenGrant(TokenKind.USER, "u", TokenScope.VIEWER, expires_at=turn.now + timedelta(seconds=5)),
-            turn.now,
+            TokenGrant(TokenKind.USER, "u", TokenScope.VIEWER, expires_at=work.now + timedelta(seconds=5)),
+            work.now,
         )
-        long = tokens.issue(TokenGrant(TokenKind.USER, "u", TokenScope.ADMIN), turn.now)
-        assert tokens.find(short, turn.now) is not None
-        assert tokens.find(short, turn.now + timedelta(seconds=5)) is None
-        assert tokens.find("dyn_" + "x" * 43, turn.now) is None
-        row = tokens.find(long, turn.now)
+        long = tokens.issue(TokenGrant(TokenKind.USER, "u", TokenScope.ADMIN), work.now)
+        assert tokens.find(short, work.now) is not None
+        assert tokens.find(short, work.now + timedelta(seconds=5)) is None
+        assert tokens.find("dyn_" + "x" * 43, work.now) is None
+        row = tokens.find(long, work.now)
         assert row is not None
-        row.revoked_at = turn.now
-        turn.session.flush()
-        assert tokens.find(long, turn.now) is None
+        row.revoked_at = work.now
+        work.session.flush()
+        assert tokens.find(long, work.now) is None
 
 
 def test_a_token_is_long_random_and_kept_only_as_a_digest(farm: Farm) -> None:
     texts = {new_token_text() for _ in range(50)}
     assert len(texts) == 50
     assert all(text.startswith("dyn_") and len(text) == 47 for text in texts)
-    with farm.turn() as turn:
-        text = TokenRepository(turn.session).issue(TokenGrant(TokenKind.USER, "u"), turn.now)
-        kept = turn.session.scalars(select(TokenRow)).all()
+    with farm.unit_of_work() as work:
+        text = TokenRepository(work.session).issue(TokenGrant(TokenKind.USER, "u"), work.now)
+        kept = work.session.scalars(select(TokenRow)).all()
     assert text not in repr([vars(row) for row in kept])

@@ -119,7 +119,7 @@ def test_sqlite_is_set_up_as_measured(sessions: Sessions) -> None:
 
 def test_foreign_keys_are_enforced(sessions: Sessions) -> None:
     lease = LeaseRow(
-        lease_id="l", attempt_id="nowhere", device_id="d", agent_id="a", fence=1,
+        lease_id="l", attempt_id="nowhere", device_id="d", device_agent_id="a", fence=1,
         granted_at=START, renewed_at=START, expires_at=START,
     )  # fmt: skip
     with pytest.raises(IntegrityError), unit_of_work(sessions) as session:

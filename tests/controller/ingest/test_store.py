@@ -32,10 +32,10 @@ def farm() -> Farm:
 
 @pytest.fixture
 def agent(farm: Farm) -> str:
-    agent_id = farm.add_agent()
-    farm.hello(agent_id, "d1")
+    device_agent_id = farm.add_agent()
+    farm.hello(device_agent_id, "d1")
     farm.add_job()
-    return agent_id
+    return device_agent_id
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_many_small_batches_are_read_in_order_page_by_page(farm: Farm, agent: st
 
 def test_streams_count_for_themselves(farm: Farm, agent: str, lease: Lease) -> None:
     farm.upload(agent, lease, control_lines(lease.attempt_id, 4))
-    line = opening(lease.attempt_id, Stream.AGENT)
-    assert farm.upload(agent, lease, [line], stream=Stream.AGENT).next_seq == 2
-    assert stored(farm, lease, Stream.AGENT) == [line]
+    line = opening(lease.attempt_id, Stream.DEVICE_AGENT)
+    assert farm.upload(agent, lease, [line], stream=Stream.DEVICE_AGENT).next_seq == 2
+    assert stored(farm, lease, Stream.DEVICE_AGENT) == [line]
 
 
 def test_another_agent_or_fence_stores_nothing(farm: Farm, agent: str, lease: Lease) -> None:
@@ -178,8 +178,8 @@ def test_whatever_is_sent_in_whatever_order_what_is_stored_is_1_to_n(data: st.Da
 
 
 def keep(farm: Farm, agent: str, lease: Lease, name: str, content: bytes) -> str:
-    with farm.turn() as turn:
-        return store_artifact(turn, agent, lease.attempt_id, name, content).sha256
+    with farm.unit_of_work() as work:
+        return store_artifact(work, agent, lease.attempt_id, name, content).sha256
 
 
 def test_an_artifact_is_kept_by_name_and_its_content_once(farm: Farm, agent: str, lease: Lease) -> None:

@@ -16,8 +16,8 @@ async def lab(farm: Farm) -> Lab:
 
 
 def _cached(lab: Lab, cache: EventCache, attempt_id: str) -> dict[Stream, list[Event]]:
-    with lab.farm.context.view() as turn:
-        return cache.events(turn.session, attempt_id)
+    with lab.farm.context.view() as work:
+        return cache.events(work.session, attempt_id)
 
 
 async def test_a_later_look_has_the_events_that_came_in_between(lab: Lab) -> None:

@@ -31,8 +31,8 @@ async def _report(lab: Lab, run: RunView) -> RunReport:
 
 
 def _count(lab: Lab, row: type[Any]) -> int:
-    with lab.farm.context.view() as turn:
-        return turn.session.scalar(select(func.count()).select_from(row)) or 0
+    with lab.farm.context.view() as work:
+        return work.session.scalar(select(func.count()).select_from(row)) or 0
 
 
 async def test_a_summary_keeps_every_sample_and_again_changes_nothing(lab: Lab) -> None:
@@ -42,8 +42,8 @@ async def test_a_summary_keeps_every_sample_and_again_changes_nothing(lab: Lab) 
     kept = []
     for _ in range(2):
         summarise(lab.farm.context, lease.attempt_id)
-        with lab.farm.context.view() as turn:
-            rows = SampleRepository(turn.session).of([lease.attempt_id])
+        with lab.farm.context.view() as work:
+            rows = SampleRepository(work.session).of([lease.attempt_id])
             kept.append([(row.trial, row.metric, row.agent, row.call, row.value) for row in rows])
     assert kept[0] == kept[1] != []
     walls = [sample for sample in kept[0] if sample[1] == "wall_s"]
@@ -56,13 +56,15 @@ async def test_every_kept_sample_has_the_conditions_of_its_trial_and_the_report_
     run = await lab.submit()
     lease = await lab.claim()
     story = told(lease)
-    story.add(Stream.AGENT, "thermal_sampled", state="serious", trial=4)
-    story.add(Stream.AGENT, "battery_sampled", level_percent=61, charging=True, low_power_mode=False, trial=4)
+    story.add(Stream.DEVICE_AGENT, "thermal_sampled", state="serious", trial=4)
+    story.add(
+        Stream.DEVICE_AGENT, "battery_sampled", level_percent=61, charging=True, low_power_mode=False, trial=4
+    )
     await lab.upload(lease, story)
     await lab.agent.finish(lease, {stream.value: len(story.events[stream]) for stream in Stream})
     summarise(lab.farm.context, lease.attempt_id)
-    with lab.farm.context.view() as turn:
-        rows = SampleRepository(turn.session).of([lease.attempt_id])
+    with lab.farm.context.view() as work:
+        rows = SampleRepository(work.session).of([lease.attempt_id])
         found = {
             (row.trial == 4, row.thermal_state, row.battery_percent, row.charging, row.low_power_mode)
             for row in rows
@@ -79,9 +81,9 @@ async def test_a_report_is_the_same_with_and_without_what_was_kept(lab: Lab) -> 
     await lab.carry_out(lease)
     summarise(lab.farm.context, lease.attempt_id)
     with_summary = await _report(lab, run)
-    with lab.farm.context.turn() as turn:
-        turn.session.execute(delete(SampleRow))
-        turn.session.execute(delete(AttemptSummaryRow))
+    with lab.farm.context.unit_of_work() as work:
+        work.session.execute(delete(SampleRow))
+        work.session.execute(delete(AttemptSummaryRow))
     assert await _report(lab, run) == with_summary
 
 
@@ -90,9 +92,9 @@ async def test_what_was_kept_of_an_older_analysis_is_computed_again(lab: Lab) ->
     lease = await lab.claim()
     await lab.carry_out(lease)
     fresh = await _report(lab, run)
-    with lab.farm.context.turn() as turn:
+    with lab.farm.context.unit_of_work() as work:
         stale = {"key": "0/succeeded/", "result": {"nothing": "of today"}}
-        turn.session.execute(update(AttemptSummaryRow).values(summary=stale))
+        work.session.execute(update(AttemptSummaryRow).values(summary=stale))
     assert await _report(lab, run) == fresh
 
 
@@ -197,8 +199,8 @@ async def test_a_verdict_never_changes_once_the_run_is_completed(lab: Lab) -> No
     run = await lab.submit()
     await lab.carry_out(await lab.claim())
     gate = await lab.get(f"/v1/runs/{run.run_id}/gate")
-    with lab.farm.context.turn() as turn:
-        turn.session.execute(update(JobRow).values(variant="changed later"))
+    with lab.farm.context.unit_of_work() as work:
+        work.session.execute(update(JobRow).values(variant="changed later"))
     for _ in range(2):
         assert conclude_if_due(lab.farm.context, run.run_id)
         assert await lab.get(f"/v1/runs/{run.run_id}/gate") == gate
@@ -206,8 +208,8 @@ async def test_a_verdict_never_changes_once_the_run_is_completed(lab: Lab) -> No
 
 async def test_a_run_that_no_device_took_in_time_has_no_capacity(lab: Lab) -> None:
     run = await lab.submit(queue_deadline_s=0.001)
-    with lab.farm.context.turn() as turn:
-        sweep(turn)
+    with lab.farm.context.unit_of_work() as work:
+        sweep(work)
     gate = GateView.model_validate(await lab.get(f"/v1/runs/{run.run_id}/gate"))
     assert gate.exit_code is GateExit.NO_CAPACITY
     report = await _report(lab, run)

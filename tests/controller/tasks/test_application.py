@@ -79,9 +79,9 @@ async def test_tasks_do_their_work_and_again_change_nothing(farm: Farm) -> None:
         tasks[SUMMARISE_ATTEMPT](lease.attempt_id)
         tasks[FINISH_RUN](run.run_id)
         tasks[SWEEP]()
-        with farm.context.view() as turn:
-            assert turn.session.get_one(RunRow, run.run_id).state is RunState.COMPLETED
-            counts.add(turn.session.scalar(select(func.count()).select_from(SampleRow)))
+        with farm.context.view() as work:
+            assert work.session.get_one(RunRow, run.run_id).state is RunState.COMPLETED
+            counts.add(work.session.scalar(select(func.count()).select_from(SampleRow)))
     assert len(counts) == 1
     assert counts != {0}
 
@@ -90,8 +90,8 @@ async def test_finishing_a_run_that_goes_on_does_nothing(farm: Farm) -> None:
     lab = await Lab.of(farm)
     run = await lab.submit()
     _celery(farm).tasks[FINISH_RUN](run.run_id)
-    with farm.context.view() as turn:
-        assert turn.session.get_one(RunRow, run.run_id).state is RunState.ACTIVE
+    with farm.context.view() as work:
+        assert work.session.get_one(RunRow, run.run_id).state is RunState.ACTIVE
 
 
 async def test_the_sweep_completes_a_run_whose_message_was_lost(farm: Farm) -> None:
@@ -99,8 +99,8 @@ async def test_the_sweep_completes_a_run_whose_message_was_lost(farm: Farm) -> N
     run = await lab.submit()
     await lab.carry_out(await lab.claim())
     sweep_if_due(TaskContext(farm.context.sessions, farm.context.settings), 5.0)
-    with farm.context.view() as turn:
-        assert turn.session.get_one(RunRow, run.run_id).state is RunState.COMPLETED
+    with farm.context.view() as work:
+        assert work.session.get_one(RunRow, run.run_id).state is RunState.COMPLETED
 
 
 async def test_what_nobody_can_ask_for_any_more_is_forgotten_and_nothing_else(farm: Farm) -> None:
@@ -109,17 +109,17 @@ async def test_what_nobody_can_ask_for_any_more_is_forgotten_and_nothing_else(fa
         await client.post("/v1/runs", json=run_request())
     now = farm.context.now()
     farm.issue(TokenGrant(TokenKind.ENROLMENT, "old", expires_at=now))
-    with farm.context.turn() as turn:
-        for row in turn.session.scalars(select(OutboxRow)):
+    with farm.context.unit_of_work() as work:
+        for row in work.session.scalars(select(OutboxRow)):
             row.published_at = now
     early = TaskContext(farm.context.sessions, farm.context.settings, lambda: now + timedelta(hours=23))
     assert forget_expired(early) == 0
     late = TaskContext(farm.context.sessions, farm.context.settings, lambda: now + timedelta(days=8))
     assert forget_expired(late) > 0
-    with farm.context.view() as turn:
-        assert turn.session.scalars(select(IdempotencyKeyRow)).all() == []
-        assert turn.session.scalars(select(OutboxRow)).all() == []
-        kept = {row.kind for row in turn.session.scalars(select(TokenRow))}
+    with farm.context.view() as work:
+        assert work.session.scalars(select(IdempotencyKeyRow)).all() == []
+        assert work.session.scalars(select(OutboxRow)).all() == []
+        kept = {row.kind for row in work.session.scalars(select(TokenRow))}
         assert kept >= {TokenKind.USER, TokenKind.AGENT}
-        assert "old" not in {row.name for row in turn.session.scalars(select(TokenRow))}
+        assert "old" not in {row.name for row in work.session.scalars(select(TokenRow))}
     assert lab.agent.token

@@ -33,15 +33,15 @@ class FakeBroker:
 
 
 def _promise(farm: Farm, *topics: tuple[Topic, dict[str, str]]) -> None:
-    with farm.context.turn() as turn:
+    with farm.context.unit_of_work() as work:
         for topic, payload in topics:
-            turn.announce(topic, payload)
+            work.announce(topic, payload)
 
 
 def _unpublished(farm: Farm) -> int:
-    with farm.context.view() as turn:
+    with farm.context.view() as work:
         waiting = select(func.count()).select_from(OutboxRow).where(OutboxRow.published_at.is_(None))
-        return turn.session.scalar(waiting) or 0
+        return work.session.scalar(waiting) or 0
 
 
 def _publisher(farm: Farm, broker: FakeBroker, rings: list[int] | None = None) -> OutboxPublisher:
@@ -67,8 +67,8 @@ def test_each_message_becomes_its_task_once_and_in_order(farm: Farm) -> None:
 
 def test_what_was_not_committed_is_not_published(farm: Farm) -> None:
     def crash() -> None:
-        with farm.context.turn() as turn:
-            turn.announce(*ENDED)
+        with farm.context.unit_of_work() as work:
+            work.announce(*ENDED)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

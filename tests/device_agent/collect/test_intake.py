@@ -14,7 +14,7 @@ from device_agent.collect.spool import Spool
 from device_agent.errors import SpoolFullError
 from tests.fakes.lines import ATTEMPT_ID, line, opened
 
-C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.AGENT
+C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.DEVICE_AGENT
 
 
 @pytest.fixture

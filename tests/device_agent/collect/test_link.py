@@ -16,7 +16,7 @@ from device_agent.collect.link import RuntimeLink
 from device_agent.collect.spool import Spool
 from tests.fakes.lines import ATTEMPT_ID, line
 
-C, S, A = Stream.CONTROL, Stream.SAMPLES, Stream.AGENT
+C, S, A = Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT
 HEARTBEAT = Heartbeat().model_dump_json().encode()
 Speak = Callable[[dict[str, int], asyncio.StreamWriter], Awaitable[None]]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from contract.events.envelope import Stream
 from device_agent.collect.quota import keeps
 
-C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.AGENT
+C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.DEVICE_AGENT
 
 
 @pytest.mark.parametrize(

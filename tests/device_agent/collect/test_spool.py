@@ -14,7 +14,7 @@ from device_agent.collect.spool import Arrivals, Spool
 from device_agent.errors import SpoolBehindError, SpoolFullError
 from tests.fakes.lines import arrived, line
 
-C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.AGENT
+C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.DEVICE_AGENT
 LARGE = 1 << 30
 
 

@@ -133,7 +133,7 @@ def test_a_fault_in_a_run(
     assert (result.outcome == "succeeded") is (cell.reason is None)
     if cell.retried is not None and cell.reason is not None:
         assert FAILURES[cell.reason].retryable is cell.retried
-    told = [event.type for event in outcome.attempt.events(Stream.AGENT)]
+    told = [event.type for event in outcome.attempt.events(Stream.DEVICE_AGENT)]
     assert set(cell.events) <= set(told), told
     if cell.keeps_events:
         assert outcome.lost == 0
@@ -250,7 +250,7 @@ def test_a_restarted_agent_goes_on_with_the_app_that_runs(rig: DeviceRig) -> Non
     assert attempt.result is not None
     assert attempt.result.outcome == "succeeded", (attempt.result, rig.agent.log()[-12:])
     assert rig.lost(attempt) == []
-    assert "agent_restarted" in [event.type for event in attempt.events(Stream.AGENT)]
+    assert "device_agent_restarted" in [event.type for event in attempt.events(Stream.DEVICE_AGENT)]
 
 
 def test_twins_block_each_other_and_the_wireless_second_entry_does_not(tmp_path: Any) -> None:

@@ -42,7 +42,7 @@ def recorded(folder: Path, trial: int | None) -> list[EventEnvelope]:
     process = Seen(thermal, battery, memory)
     assert asyncio.run(record_observations(process, spool, trial))
     assert asyncio.run(record_observations(process, spool, trial))
-    return spool.events(Stream.AGENT, "thermal_sampled", "battery_sampled", "memory_sampled")
+    return spool.events(Stream.DEVICE_AGENT, "thermal_sampled", "battery_sampled", "memory_sampled")
 
 
 def test_heat_and_battery_name_the_trial_that_runs_and_memory_does_not(tmp_path: Path) -> None:

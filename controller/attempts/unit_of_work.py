@@ -12,7 +12,7 @@ from controller.db.outbox import Outbox, Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class UnitOfWork:
     """An open unit of work, the time at which it happens, the periods in force, and where chance comes from.
 
     Time and chance are passed in, so that a test can run the protocol on a clock of its own.

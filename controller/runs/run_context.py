@@ -3,16 +3,16 @@
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from controller.attempts.turn import Turn
+from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions
 
 
-class Desk(Protocol):
+class RunContext(Protocol):
     """The API's context and the tasks' context both are one."""
 
     @property
     def sessions(self) -> Sessions:
         """The open database."""
 
-    def turn(self) -> AbstractContextManager[Turn]:
+    def unit_of_work(self) -> AbstractContextManager[UnitOfWork]:
         """A unit of work at this moment."""
