@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 
 from contract.events import Event, Stream
 from contract.failures import FailureReason
-from contract.jobs import ArmSpec, TrialSpec
 from contract.rest import DeviceReportView, RunRequest
 from contract.states import AttemptState
 from controller.analysis.facts import AttemptFacts, ImpossibleEventsError, Mishap
@@ -26,6 +25,7 @@ from controller.analysis.verdicts import ComparisonPlan, Measured, verdicts
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
 from controller.db.events import EventRepository, SampleRepository
+from controller.db.job_specs import stored_arms, stored_trials
 from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
@@ -68,10 +68,10 @@ def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
     """What the job compares, from the request and the spec that were stored with it."""
     request = RunRequest.model_validate(run.request)
     return ComparisonPlan(
-        arms=[ArmSpec.model_validate(arm) for arm in job.spec["arms"]],
+        arms=stored_arms(job),
         baseline=request.baseline,
         candidate=request.candidate,
-        trials=[TrialSpec.model_validate(trial) for trial in job.spec["trials"]],
+        trials=stored_trials(job),
         gate=request.gate,
         seed=request.seed,
         is_soak=job.spec["workload"]["repeat_for_s"] is not None,
