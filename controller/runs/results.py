@@ -16,12 +16,6 @@ from contract.events import Event, Stream
 from contract.failures import FailureReason
 from contract.rest import DeviceReportView, RunRequest
 from contract.states import AttemptState
-from controller.analysis.facts import AttemptFacts, ImpossibleEventsError, Mishap
-from controller.analysis.report import DeviceIdentity, device_report
-from controller.analysis.samples import SampleValue, samples_of
-from controller.analysis.trials import attempt_facts
-from controller.analysis.verdict import Verdict
-from controller.analysis.verdicts import ComparisonPlan, Measured, verdicts
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
 from controller.db.events import EventRepository, SampleRepository
@@ -30,6 +24,12 @@ from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.run_context import RunContext
+from measures.facts.attempt import AttemptFacts, ImpossibleEventsError, Mishap
+from measures.facts.reader import attempt_facts
+from measures.metrics.samples import SampleValue, samples_of
+from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.verdict.judge import Verdict
+from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
 
 ANALYSIS_VERSION: Final = 3
 """Raised when a formula or the report changes, so that kept summaries are computed again."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.house.repository import Source, Violation
 
-PURE_FOLDERS = ("controller/analysis", "controller/attempts", "dashboard/figures")
+PURE_FOLDERS = ("measures", "controller/attempts", "dashboard/figures")
 _STATE_NAMES = frozenset({"status", "state"})
 _CLOCKS = frozenset(
     f"time.{name}{suffix}"
