@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_va
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
-from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
+from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name, Sha256
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
 from contract.states import DeviceState, TargetKind
@@ -202,7 +202,7 @@ class ArtifactRef(ContractModel):
     """A file that belongs to the attempt."""
 
     name: Name
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Sha256
     size_bytes: Count
 
 
