@@ -9,11 +9,11 @@ from contract.agent_api import MAX_BATCH_BYTES, ArtifactRef, EventsAnswer, Resul
 from contract.ids import Name
 from controller.api.agent_leases import Agent, Context
 from controller.api.context import ApiContext
-from controller.attempts.results import finish
 from controller.errors import PayloadTooLargeError
 from controller.ingest.artifacts import store_artifact
 from controller.ingest.batch import read_batch
 from controller.ingest.store import store_batch
+from controller.protocol.results import finish
 
 router = APIRouter(prefix="/agent/attempts", tags=["agent"])
 

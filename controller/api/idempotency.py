@@ -16,9 +16,9 @@ from sqlalchemy.exc import IntegrityError
 
 from controller.api.auth import Principal
 from controller.api.context import ApiContext
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import IdempotencyKeyRow
 from controller.db.tokens import IdempotencyRepository
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import IdempotencyKeyReusedError
 
 REPLAYED_HEADER: Final = "Idempotency-Replayed"

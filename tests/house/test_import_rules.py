@@ -33,8 +33,8 @@ SEEDED = [
     ("Statistics do no I/O", "controller/analysis", "import controller.db"),
     ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
     ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
-    ("State tables and placement know no store", "controller/attempts/placement.py", "import sqlalchemy"),
-    (LAYERS, "controller/db", "import controller.attempts"),
+    ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
+    (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
 ]
 ALLOWED = [
