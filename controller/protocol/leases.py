@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from sqlalchemy.exc import IntegrityError
 
 from contract.agent_api import ClaimRequest, Lease, RenewAnswer, RenewRequest
-from contract.jobs import ArmSpec, AttemptSpec
+from contract.calibration import Calibration
 from contract.states import AttemptState, DeviceState, JobState
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import DeviceRepository
+from controller.db.job_specs import stored_arms, stored_spec
 from controller.db.models import AttemptRow, ClaimRow, DeviceRow, JobRow, LeaseRow
 from controller.db.runs import JobRepository
 from controller.db.unit_of_work import UnitOfWork
@@ -94,9 +95,9 @@ def close_claim(work: UnitOfWork, device_agent_id: str, claim_id: str) -> Lease 
     return None
 
 
-def lease_answer(work: UnitOfWork, lease: LeaseRow, attempt: AttemptRow, spec: dict[str, Any]) -> Lease:
-    """The lease as the agent gets it; `spec` is the job's."""
-    arms = [{**arm, "calibration": attempt.calibrations.get(arm["arm"])} for arm in spec["arms"]]
+def lease_answer(work: UnitOfWork, lease: LeaseRow, attempt: AttemptRow, job: JobRow) -> Lease:
+    """The lease as the agent gets it."""
+    calibrations = {arm: Calibration.model_validate(each) for arm, each in attempt.calibrations.items()}
     return Lease(
         lease_id=lease.lease_id,
         attempt_id=lease.attempt_id,
@@ -105,7 +106,7 @@ def lease_answer(work: UnitOfWork, lease: LeaseRow, attempt: AttemptRow, spec: d
         ttl_s=work.times.lease_ttl_s,
         renew_interval_s=work.times.renew_interval_s,
         margin_s=work.times.margin_s,
-        spec=AttemptSpec.model_validate({**spec, "arms": arms, "attempt_id": lease.attempt_id}),
+        spec=stored_spec(job).for_attempt(lease.attempt_id, calibrations),
     )
 
 
@@ -151,7 +152,7 @@ def _repeat(work: UnitOfWork, device_agent_id: str, known: ClaimRow) -> Lease | 
     lease.expires_at = work.now + work.times.lease_ttl
     attempt = AttemptRepository(work.session).get(lease.attempt_id)
     job = JobRepository(work.session).get(attempt.job_id)
-    return lease_answer(work, lease, attempt, job.spec)
+    return lease_answer(work, lease, attempt, job)
 
 
 def _could_be_ready(work: UnitOfWork, device: DeviceFacts) -> bool:
@@ -225,13 +226,12 @@ def _grant(work: UnitOfWork, device: DeviceRow, job: JobRow, claim_id: str) -> L
     move_device(work, device, DeviceCause.CLAIMED, attempt.attempt_id)
     move_job(work, job, JobCause.CLAIMED)
     work.session.flush()
-    return lease_answer(work, lease, attempt, job.spec)
+    return lease_answer(work, lease, attempt, job)
 
 
 def _new_attempt(work: UnitOfWork, device: DeviceRow, job: JobRow) -> AttemptRow:
     limits: dict[str, float] = job.spec["limits"]
-    arms = [ArmSpec.model_validate(arm) for arm in job.spec["arms"]]
-    calibrations = calibrations_for(arms, job.model, device_calibrations(device))
+    calibrations = calibrations_for(stored_arms(job), job.model, device_calibrations(device))
     accept_by: datetime = work.after(ATTEMPT_DEADLINES[ATTEMPT_MACHINE.initial].period_s(work.times, limits))
     return AttemptRow(
         attempt_id=work.new_id("att"),

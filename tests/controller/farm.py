@@ -25,7 +25,7 @@ from contract.agent_api import (
 )
 from contract.events import Producer, RuntimeStage, Stream, StreamOpened, event_line
 from contract.failures import FailureReason
-from contract.jobs import ArmSpec, AttemptSpec, Limits, TrialSpec
+from contract.jobs import ArmSpec, JobSpec, Limits, TrialSpec
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState, TargetKind
 from contract.version import CONTRACT_VERSION
@@ -80,7 +80,7 @@ def fixed_id(prefix: str, number: int) -> str:
 
 
 def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dict[str, Any]:
-    """What a job keeps: an AttemptSpec without its attempt."""
+    """What a job keeps."""
     workload = CompiledWorkload(
         name="tiny",
         version=1,
@@ -89,8 +89,7 @@ def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dic
         segments=[Segment(segment_id="s", text="hello")],
         agents=[AgentPlan(agent="a", calls=[Call(parts=[SegmentPart(segment_id="s")], max_output_tokens=4)])],
     )
-    spec = AttemptSpec(
-        attempt_id=fixed_id("att", 0),
+    spec = JobSpec(
         job_id=job_id,
         run_id=run_id,
         model="tiny",
@@ -99,7 +98,7 @@ def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dic
         trials=[TrialSpec(trial=1, arm="serial", pair=1), TrialSpec(trial=2, arm="paged", pair=1)],
         limits=limits or Limits(),
     )
-    return spec.model_dump(mode="json", exclude={"attempt_id"})
+    return spec.model_dump(mode="json")
 
 
 def opening(attempt_id: str, stream: Stream = Stream.CONTROL) -> bytes:

@@ -82,7 +82,7 @@ def test_a_grant_brings_each_arm_its_device_s_calibration(farm: Farm) -> None:
     device_agent_id = calibrated_device(farm, calibration())
     farm.add_job()
     lease = farm.granted(device_agent_id, "d1")
-    assert [arm.calibration for arm in lease.spec.arms] == [calibration()] * 2
+    assert lease.spec.calibrations == dict.fromkeys(["serial", "paged"], calibration())
     assert all(arm.engine == EngineOptions() for arm in lease.spec.arms)
 
 
@@ -104,7 +104,7 @@ def test_a_hello_without_calibrations_works_and_takes_back_what_was_there(farm: 
     farm.hello(device_agent_id, "d1")
     assert farm.device("d1").calibrations == []
     farm.add_job()
-    assert [arm.calibration for arm in farm.granted(device_agent_id, "d1").spec.arms] == [None, None]
+    assert farm.granted(device_agent_id, "d1").spec.calibrations == {}
 
 
 def test_the_device_s_view_shows_them_and_leaves_out_what_no_longer_parses(farm: Farm) -> None:
@@ -116,14 +116,14 @@ def test_the_device_s_view_shows_them_and_leaves_out_what_no_longer_parses(farm:
         (view,) = device_views(work.session, [work.session.get_one(DeviceRow, "d1")])
     assert view.calibrations == [calibration()]
     farm.add_job()
-    assert farm.granted(device_agent_id, "d1").spec.arms[0].calibration == calibration()
+    assert farm.granted(device_agent_id, "d1").spec.calibrations["serial"] == calibration()
 
 
-def test_a_job_of_before_has_arms_without_the_field(farm: Farm) -> None:
+def test_a_job_that_0_1_stored_with_a_field_for_them_in_each_arm_is_granted(farm: Farm) -> None:
     device_agent_id = calibrated_device(farm, calibration())
     job_id = farm.add_job()
     with farm.unit_of_work() as work:
         job = work.session.get_one(JobRow, job_id)
-        arms = [{"arm": arm["arm"], "mode": arm["mode"]} for arm in job.spec["arms"]]
+        arms = [{**arm, "calibration": None} for arm in job.spec["arms"]]
         job.spec = {**job.spec, "arms": arms}
-    assert farm.granted(device_agent_id, "d1").spec.arms[1].calibration == calibration()
+    assert farm.granted(device_agent_id, "d1").spec.calibrations["paged"] == calibration()
