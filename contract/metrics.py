@@ -1,7 +1,7 @@
 """The metric catalogue, as data: each metric's name, unit, direction and definition stand here once.
 
 Names follow vLLM's split (ITL is every gap, TPOT their mean); units are in the names. To add a
-metric: a line here and its formula in controller/analysis, nothing else (docs/adr/0002).
+metric: a line here and its formula in measures, nothing else (docs/adr/0002).
 """
 
 from enum import StrEnum

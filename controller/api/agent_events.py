@@ -11,11 +11,11 @@ from contract.ids import Name
 from controller.api.agent_leases import Agent, Context
 from controller.api.context import ApiContext
 from controller.api.routing import serves
-from controller.attempts.results import finish
 from controller.errors import PayloadTooLargeError
 from controller.ingest.artifacts import store_artifact
 from controller.ingest.batch import read_batch
 from controller.ingest.store import store_batch
+from controller.protocol.results import finish
 
 router = APIRouter(tags=["device agent"])
 

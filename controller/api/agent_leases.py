@@ -22,12 +22,11 @@ from controller.api.agent_body import versioned
 from controller.api.auth import AgentPrincipal, principal_of, require_agent
 from controller.api.context import ApiContext, context_of
 from controller.api.routing import serves
-from controller.attempts.claims import claim, close_claim, would_grant
-from controller.attempts.enrolment import enroll
-from controller.attempts.hello import hello
-from controller.attempts.renewal import renew
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import read_only
+from controller.db.unit_of_work import UnitOfWork
+from controller.protocol.enrolment import enroll
+from controller.protocol.hello import hello
+from controller.protocol.leases import claim, close_claim, renew, would_grant
 
 router = APIRouter(tags=["device agent"])
 

@@ -11,9 +11,9 @@ from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext
 from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
-from controller.attempts.operators import maintain_device, quarantine_device, release_device
 from controller.db.devices import DeviceRepository
 from controller.db.models import TokenScope
+from controller.protocol.operators import maintain_device, quarantine_device, release_device
 from controller.runs.views import device_views
 
 router = APIRouter(tags=["devices"])

@@ -17,9 +17,9 @@ from sqlalchemy.exc import IntegrityError
 from contract.headers import IDEMPOTENCY_KEY_HEADER
 from controller.api.auth import Principal
 from controller.api.context import ApiContext
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import IdempotencyKeyRow
 from controller.db.tokens import IdempotencyRepository
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import IdempotencyKeyReusedError
 
 KEPT: Final = timedelta(hours=24)

@@ -14,10 +14,10 @@ from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.idempotency import IdempotencyKey, KeyedRequest, answer_once
 from controller.api.routing import serves
-from controller.attempts.cancellation import cancel_run
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.models import AuditRow, TokenScope
 from controller.db.runs import RunRepository
+from controller.db.unit_of_work import UnitOfWork
+from controller.protocol.operators import cancel_run
 from controller.runs.compare import ComparisonRequest, compare_runs
 from controller.runs.live import EventCache, live_view
 from controller.runs.prepare import prepare

@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 
 from contract.events import Event, Stream
 from contract.rest import LiveView
-from controller.analysis.facts import AttemptFacts, ImpossibleEventsError
-from controller.analysis.report import sample_texts
-from controller.analysis.series import live_series, newest_agent_ttft_ms
-from controller.analysis.trials import attempt_facts
 from controller.db.attempts import AttemptRepository
 from controller.db.events import EventRepository
 from controller.db.models import AttemptRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.runs.results import ANALYSED_STREAMS
+from measures.facts.attempt import AttemptFacts, ImpossibleEventsError
+from measures.facts.reader import attempt_facts
+from measures.metrics.series import live_series, newest_agent_ttft_ms
+from measures.verdict.device_report import sample_texts
 
 CACHED_ATTEMPTS: Final = 8
 

@@ -9,10 +9,10 @@ from contract.jobs import ArmSpec, TrialSpec
 from contract.metrics import METRICS
 from contract.rest import GateRequest, RunRequest
 from contract.workload import CompiledWorkload, largest_sequence_tokens
-from controller.analysis.verdicts import can_gate
 from controller.errors import BadRequestError
 from controller.runs.errors import BudgetTooSmallError
 from controller.runs.plan import plan_run, resolve_arms
+from measures.verdict.metric_verdicts import can_gate
 from workloads import WorkloadError, compile_request
 
 MAX_JOBS: Final = 128

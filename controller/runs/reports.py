@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 
 from contract.rest import GateRequest, GateView, RunReport
 from contract.states import JobState, RunState
-from controller.analysis.run_gate import JobStanding, gate_view, run_outcome
-from controller.attempts.conclusion import conclude_run, settle_run
 from controller.db.attempts import AttemptRepository
 from controller.db.models import AttemptRow, JobRow, RunRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
+from controller.protocol.endings import conclude_run, settle_run
 from controller.runs.errors import ResultNotReadyError
 from controller.runs.results import JobResult, authoritative_attempt, result_of, summarise
 from controller.runs.run_context import RunContext
+from measures.verdict.gate import JobStanding, gate_view, run_outcome
 
 
 def report_url(base_url: str, run_id: str) -> str:

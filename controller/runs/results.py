@@ -14,22 +14,22 @@ from sqlalchemy.orm import Session
 
 from contract.events import Event, Stream
 from contract.failures import FailureReason
-from contract.jobs import ArmSpec, TrialSpec
 from contract.rest import DeviceReportView, RunRequest
 from contract.states import AttemptState
-from controller.analysis.facts import AttemptFacts, ImpossibleEventsError, Mishap
-from controller.analysis.report import DeviceIdentity, device_report
-from controller.analysis.samples import SampleValue, samples_of
-from controller.analysis.trials import attempt_facts
-from controller.analysis.verdict import Verdict
-from controller.analysis.verdicts import ComparisonPlan, Measured, verdicts
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
 from controller.db.events import EventRepository, SampleRepository
+from controller.db.job_specs import stored_arms, stored_trials
 from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.run_context import RunContext
+from measures.facts.attempt import AttemptFacts, ImpossibleEventsError, Mishap
+from measures.facts.reader import attempt_facts
+from measures.metrics.samples import SampleValue, samples_of
+from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.verdict.judge import Verdict
+from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
 
 ANALYSIS_VERSION: Final = 3
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
@@ -68,10 +68,10 @@ def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
     """What the job compares, from the request and the spec that were stored with it."""
     request = RunRequest.model_validate(run.request)
     return ComparisonPlan(
-        arms=[ArmSpec.model_validate(arm) for arm in job.spec["arms"]],
+        arms=stored_arms(job),
         baseline=request.baseline,
         candidate=request.candidate,
-        trials=[TrialSpec.model_validate(trial) for trial in job.spec["trials"]],
+        trials=stored_trials(job),
         gate=request.gate,
         seed=request.seed,
         is_soak=job.spec["workload"]["repeat_for_s"] is not None,

@@ -1,6 +1,6 @@
 """Figures of one trial from its events.
 
-The definitions are those of contract/metrics.py, whose formulas stand in controller/analysis. A runtime may
+The definitions are those of contract/metrics.py, whose formulas stand in measures. A runtime may
 not import the controller, so what a figure needs is written here again; tests/runtime/bench reads one event
 file with both and demands equal values.
 """

@@ -29,18 +29,22 @@ SEEDED = [
     ("The controller needs no phone, no tensor and no figure", "controller", "import plotly"),
     ("The dashboard reads REST, not tables", "dashboard", "import sqlalchemy.orm"),
     ("The client is thin and starts other roles as processes only", "client", "import controller.errors"),
-    ("Statistics do no I/O", "controller/analysis", "import httpx"),
-    ("Statistics do no I/O", "controller/analysis", "import controller.db"),
+    ("Measures are a leaf over the contract", "measures", "import httpx"),
+    ("Measures are a leaf over the contract", "measures/facts", "import controller.db"),
+    ("Each part of measures rests on those before it", "measures/metrics", "import measures.verdict"),
+    ("Facts and metrics need no numeric library", "measures/metrics", "import numpy"),
     ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
     ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
-    ("State tables and placement know no store", "controller/attempts/placement.py", "import sqlalchemy"),
-    (LAYERS, "controller/db", "import controller.attempts"),
+    ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
+    (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
 ]
 ALLOWED = [
     ("controller/app.py", "import dashboard"),
     ("runtime/model", "import torch"),
     ("client", "import workloads"),
+    ("client", "import measures.metrics"),
+    ("runtime/bench", "import measures.metrics"),
 ]
 
 

@@ -57,7 +57,7 @@ class EventBatchRow(Row):
 
 
 class SampleRow(Row):
-    """One value of one metric, computed from events by controller/analysis; replaced as a whole."""
+    """One value of one metric, computed from events by measures; replaced as a whole."""
 
     __tablename__ = "samples"
     __table_args__ = (Index(None, "attempt_id", "metric"),)

@@ -16,9 +16,9 @@ from contract.events import (
     event_line,
     parse_event,
 )
-from controller.analysis.arms import arm_report
-from controller.analysis.samples import samples_of
-from controller.analysis.trials import attempt_facts
+from measures.facts.reader import attempt_facts
+from measures.metrics.arms import arm_report
+from measures.metrics.samples import samples_of
 from runtime.bench.figures import percentile_95, pool_waste_percent, trial_figures
 from runtime.bench.trial_events import PoolInUse, TrialEvents, read_attempt
 from runtime.engine.cli import main
