@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.devices.models import BUILT_IN_MODEL, model_names, model_path
+from contract.home import BUILT_IN_MODEL
+from device_agent.devices.models import model_names, model_path
 from device_agent.errors import ModelMissingError
 
 
