@@ -79,7 +79,7 @@ def named_model(folder: Path, name: Name) -> Path | None:
 
 
 def built_in_model() -> Path | None:
-    """The weights that BUILT_IN_PACKAGE brings, found without importing it; None where it is not installed."""
+    """The weights that BUILT_IN_PACKAGE brings, found without importing it; None where it is missing."""
     spec = importlib.util.find_spec(BUILT_IN_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec else []
     return next((path for place in places for path in sorted(Path(place).rglob("*.gguf"))), None)
