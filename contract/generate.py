@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from contract import agent_api, health, jobs, problems, rest, workload
+from contract import administration, agent_api, artifacts, health, jobs, problems, rest, workload
 from contract.events import EVENT_ADAPTER
 from contract.metrics import METRICS
 from contract.version import CONTRACT_VERSION
@@ -31,12 +31,15 @@ def schemas() -> dict[str, dict[str, Any]]:
             agent_api.EnrollRequest, agent_api.EnrollAnswer, agent_api.Hello, agent_api.HelloAnswer,
             agent_api.ClaimRequest, agent_api.Lease, agent_api.RenewRequest, agent_api.RenewAnswer,
             agent_api.EventBatchHeader, agent_api.EventsAnswer,
-            agent_api.ResultRequest, agent_api.ResultAnswer,
+            agent_api.ResultRequest, agent_api.ResultAnswer, artifacts.ArtifactUpload, artifacts.ArtifactRef,
         ),
         "rest.json": (
-            rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction,
-            rest.WorkloadList, rest.JobExplanation, rest.EnrollmentTokenRequest, rest.EnrollmentToken,
-            rest.MetricList,
+            rest.RunRequest, rest.RunView, rest.RunPage, rest.DevicePage,
+            rest.WorkloadList, rest.JobExplanation, rest.MetricList,
+            administration.DeviceAction, administration.DeviceReservation, administration.DeviceHistory,
+            administration.DeviceAgentList, administration.AuditPage, artifacts.ArtifactList,
+            administration.UserTokenRequest, administration.EnrollmentTokenRequest,
+            administration.NewToken, administration.TokenPage,
             rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, health.Health,
         ),
     }  # fmt: skip

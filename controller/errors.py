@@ -132,6 +132,27 @@ class DeviceNotFoundError(NotFoundError):
     thing = "device"
 
 
+class ArtifactNotFoundError(NotFoundError):
+    """The attempt has no artifact of that name."""
+
+    kind = "artifact-not-found"
+    thing = "artifact"
+
+
+class TokenNotFoundError(NotFoundError):
+    """No such token."""
+
+    kind = "token-not-found"
+    thing = "token"
+
+
+class DeviceAgentNotFoundError(NotFoundError):
+    """No such device agent."""
+
+    kind = "device-agent-not-found"
+    thing = "device agent"
+
+
 class SelectorUnsatisfiableError(FarmError):
     """No device of the farm matches; `nearest_misses` says, device by device, what would have to differ."""
 
@@ -283,6 +304,28 @@ class ArtifactConflictError(FarmError):
     def __init__(self, name: str) -> None:
         """`name` of the artifact."""
         super().__init__(f"artifact {name!r} is stored with another content; choose another name")
+
+
+class AttemptSealedError(FarmError):
+    """The attempt's result was accepted: what belongs to it is complete, and no file may follow."""
+
+    kind = "attempt-sealed"
+    fault = Fault.FARM_BUG
+
+    def __init__(self, attempt_id: str) -> None:
+        """`attempt_id` is the attempt that is complete."""
+        super().__init__(f"the result of {attempt_id} was accepted; no artifact is taken after it")
+
+
+class TooManyArtifactsError(FarmError):
+    """The attempt has as many artifacts as one may have."""
+
+    kind = "too-many-artifacts"
+    fault = Fault.LAB
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is how many an attempt may have."""
+        super().__init__(f"the attempt has {limit} artifacts, which is the most that one may have")
 
 
 # --- the controller itself

@@ -5,8 +5,9 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
+from contract.administration import EnrollmentTokenRequest, NewToken
 from contract.metrics import METRICS
-from contract.rest import EnrollmentToken, EnrollmentTokenRequest, MetricList, WorkloadList
+from contract.rest import MetricList, WorkloadList
 from controller.api.devices import Admin
 from controller.api.runs import Context, Viewer
 from controller.db.models import AuditRow, TokenKind
@@ -31,7 +32,7 @@ def list_metrics(_: Viewer) -> MetricList:
 @router.post("/enrollment-tokens", status_code=HTTPStatus.CREATED)
 def create_enrollment_token(
     context: Context, principal: Admin, body: EnrollmentTokenRequest | None = None
-) -> EnrollmentToken:
+) -> NewToken:
     """A token with which one device agent may enrol, once, within the hour. It is shown here only."""
     asked = body or EnrollmentTokenRequest()
     with context.unit_of_work() as work:
@@ -47,4 +48,4 @@ def create_enrollment_token(
                 created_at=work.now,
             )
         )
-    return EnrollmentToken(token=token, expires_at=expires_at)
+    return NewToken(token=token, expires_at=expires_at)

@@ -39,6 +39,8 @@ STATUS: Final[dict[type[FarmError], int]] = {
     errors.EventsMissingError: HTTPStatus.CONFLICT,
     errors.ArtifactsMissingError: HTTPStatus.CONFLICT,
     errors.ArtifactConflictError: HTTPStatus.CONFLICT,
+    errors.AttemptSealedError: HTTPStatus.CONFLICT,
+    errors.TooManyArtifactsError: HTTPStatus.CONFLICT,
     errors.NotReadyError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
     NotComparableError: HTTPStatus.CONFLICT,

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from contract.administration import NewToken
 from contract.health import Health
 from contract.metrics import METRICS
 from contract.problems import Problem
 from contract.rest import (
     AttemptView,
-    DeviceList,
+    DevicePage,
     DeviceView,
-    EnrollmentToken,
     EventsPage,
     JobExplanation,
     JobView,
@@ -103,7 +103,7 @@ async def test_what_is_not_there_is_said_so(farm: Farm, path: str, code: str) ->
 async def test_devices_are_listed_with_the_attempt_that_has_them(lab: Lab) -> None:
     await lab.submit()
     lease = await lab.claim()
-    (device,) = DeviceList.model_validate(await lab.get("/v1/devices")).devices
+    (device,) = DevicePage.model_validate(await lab.get("/v1/devices")).devices
     assert (device.device_id, device.state) == ("host-1", DeviceState.LEASED)
     assert (device.attempt_id, device.fence) == (lease.attempt_id, lease.fence)
     assert DeviceView.model_validate(await lab.get("/v1/devices/host-1")) == device
@@ -148,7 +148,7 @@ async def test_workloads_and_metrics_are_listed(lab: Lab) -> None:
 async def test_an_enrolment_token_works_once(farm: Farm) -> None:
     created = await _act(farm, "/v1/enrollment-tokens", {"name": "shelf 3", "valid_s": 60})
     assert created.status_code == 201
-    token = EnrollmentToken.model_validate(created.json()).token
+    token = NewToken.model_validate(created.json()).token
     async with farm.client(token) as client:
         first = await client.post("/agent/enroll", json={"agent_name": "lab-1"})
         second = await client.post("/agent/enroll", json={"agent_name": "lab-2"})
