@@ -6,12 +6,10 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field
 
 from contract.events.envelope import Count
-from contract.ids import AttemptId, Name, RunId
+from contract.ids import AttemptId, Name, RunId, Sha256
 from contract.model import ContractModel
 
 MAX_ARTIFACTS_PER_ATTEMPT: Final = 32
-
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ArtifactKind(StrEnum):

@@ -5,15 +5,17 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Response
 
+from contract import routes
 from contract.artifacts import ArtifactKind, ArtifactList, ArtifactView
 from contract.ids import AttemptId, Name, RunId
+from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
 from controller.db.attempts import AttemptRepository
 from controller.db.events import ArtifactRepository
 from controller.db.models import ArtifactRow
 from controller.db.runs import JobRepository, RunRepository
 
-router = APIRouter(prefix="/v1", tags=["artifacts"])
+router = APIRouter(tags=["artifacts"])
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _BYTES: Final = "application/octet-stream"
@@ -27,7 +29,7 @@ class ArtifactPlace:
     name: Annotated[Name, Path()]
 
 
-@router.get("/runs/{run_id}/artifacts")
+@serves(router, routes.LIST_ARTIFACTS)
 def list_artifacts(run_id: RunId, context: Context, _: Viewer) -> ArtifactList:
     """Every file of the run's attempts: runtime logs, crash and memory reports."""
     with context.view() as work:
@@ -38,7 +40,7 @@ def list_artifacts(run_id: RunId, context: Context, _: Viewer) -> ArtifactList:
         return ArtifactList(run_id=run_id, artifacts=[_view(row) for row in rows])
 
 
-@router.get("/attempts/{attempt_id}/artifacts/{name}", response_class=Response)
+@serves(router, routes.GET_ARTIFACT, response_class=Response)
 def get_artifact(place: Annotated[ArtifactPlace, Depends()], context: Context, _: Viewer) -> Response:
     """The file's content, to be saved and never shown as a page: a program on a device wrote it."""
     with context.view() as work:

@@ -7,11 +7,10 @@ import zstandard
 from sqlalchemy.exc import IntegrityError
 
 from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT, ArtifactUpload
-from controller.attempts.presence import touch_agent
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository
 from controller.db.events import ArtifactRepository
 from controller.db.models import ArtifactRow, AttemptRow, BlobRow
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import (
     ArtifactConflictError,
     AttemptNotFoundError,
@@ -20,6 +19,7 @@ from controller.errors import (
     FencedError,
     TooManyArtifactsError,
 )
+from controller.protocol.enrolment import touch_agent
 
 
 @dataclass(frozen=True, slots=True)
