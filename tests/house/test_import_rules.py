@@ -35,8 +35,8 @@ SEEDED = [
     ("Facts and metrics need no numeric library", "measures/metrics", "import numpy"),
     ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
     ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
-    ("State tables and placement know no store", "controller/attempts/placement.py", "import sqlalchemy"),
-    (LAYERS, "controller/db", "import controller.attempts"),
+    ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
+    (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
 ]
 ALLOWED = [
