@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, PositiveInt
 
+from contract import bounds
 from contract.calibration import Calibration
 from contract.events.lifecycle import BudgetRow
 from contract.failures import FailureReason
@@ -55,8 +56,8 @@ class GateRequest(ContractModel):
     """How the verdict is reached (decisions.md 17)."""
 
     metrics: Annotated[list[str], Field(min_length=1, max_length=32)] = ["wall_s"]
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    floor_percent: dict[str, Annotated[float, Field(ge=0, le=100)]] = {}
+    alpha: Annotated[float, Field(ge=bounds.MIN_ALPHA, lt=bounds.ALPHA_BELOW)] = 0.05
+    floor_percent: dict[str, Annotated[float, Field(ge=0, lt=bounds.FLOOR_PERCENT_BELOW)]] = {}
     inconclusive: Literal["pass", "fail"] = "fail"
     """`pass` turns exit code 3 into 0; the verdict stays what it is."""
 
@@ -73,12 +74,12 @@ class RunRequest(SentModel):
     ]
     baseline: Name = "serial"
     candidate: Name = "paged"
-    repetitions: Annotated[int, Field(ge=1, le=200)] = 5
+    repetitions: Annotated[int, Field(ge=1, le=bounds.MAX_PAIRS)] = 5
     """Pairs of trials (one trial per arm each) on every device."""
-    warmups: Annotated[int, Field(ge=0, le=10)] = 1
+    warmups: Annotated[int, Field(ge=0, le=bounds.MAX_WARMUPS)] = 1
     """Discarded trials per arm before the first pair."""
     design: Literal["abba", "random"] = "abba"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Field(ge=0, lt=bounds.SEED_BELOW)] = 0
     engine: EngineOptions = EngineOptions()
     build: BuildRef = BuildRef()
     gate: GateRequest = GateRequest()
