@@ -29,12 +29,12 @@ from contract.calibration import (
     CalibrationStep,
 )
 from contract.failures import Fault
-from device_agent.attempt_folder import AttemptFolder
-from device_agent.calibrations import shelf_of
-from device_agent.devices.models import BUILT_IN_MODEL, model_names, model_path
-from device_agent.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
-from device_agent.launch.subprocess import adopt
-from device_agent.settings import AgentSettings
+from device_agent.floor.attempt_folder import AttemptFolder
+from device_agent.floor.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
+from device_agent.floor.settings import AgentSettings
+from device_agent.targets.host.calibrations import shelf_of
+from device_agent.targets.host.subprocess import adopt
+from device_agent.targets.models import BUILT_IN_MODEL, model_names, model_path
 
 Say = Callable[[BaseModel], None]
 Last = CalibrationFinished | CalibrationFailed
