@@ -122,7 +122,7 @@ def home_lock(settings: AgentSettings) -> Iterator[None]:
 
     Two agents in one home would both adopt the same runtime. The system frees the lock at any death.
     """
-    for folder in (settings.agent_home, settings.agent_home / "attempts", settings.agent_home / "claims"):
+    for folder in (settings.agent_home, settings.attempts_folder, settings.agent_home / "claims"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.models_folder.mkdir(parents=True, exist_ok=True)
     with (settings.agent_home / "lock").open("a") as lock:

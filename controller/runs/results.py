@@ -12,9 +12,9 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from contract.events import Event, Stream
+from contract.events import Event, EventLineError, Stream
 from contract.failures import FailureReason
-from contract.rest import DeviceReportView, RunRequest
+from contract.rest import DeviceReportView, GateRequest
 from contract.states import AttemptState
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
@@ -24,20 +24,19 @@ from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.run_context import RunContext
-from measures.facts.attempt import AttemptFacts, ImpossibleEventsError, Mishap
-from measures.facts.reader import attempt_facts
-from measures.metrics.samples import SampleValue, samples_of
-from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.facts.attempt import FailureNote
+from measures.metrics.samples import SampleValue
+from measures.verdict.attempt_analysis import analyse, without_result
+from measures.verdict.device_report import DeviceIdentity
 from measures.verdict.judge import Verdict
-from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
+from measures.verdict.metric_verdicts import ComparisonPlan
 
-ANALYSIS_VERSION: Final = 3
+ANALYSIS_VERSION: Final = 4
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT)
 """The log stream is the trace: large, allowed to have losses, and of no influence on any figure."""
 
-_NOTHING: Final = AttemptFacts(opened_ns=None, conditions=None, budgets={}, trials=())
 # Which attempt speaks for its job: the first of these states that one is in, the newest of several.
 _SPEAKS: Final = (
     *(AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.TIMED_OUT),
@@ -47,13 +46,14 @@ _SPEAKS: Final = (
 
 
 class JobResult(BaseModel):
-    """A job's report, its verdicts, and how many trials did not complete."""
+    """A job's report, its verdicts, how many trials did not complete, and why there is no result, if so."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     report: DeviceReportView
     verdicts: dict[str, Verdict]
     trials_failed: int
+    unanswered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,21 @@ class Computed:
 
 def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
     """What the job compares, from the request and the spec that were stored with it."""
-    request = RunRequest.model_validate(run.request)
     return ComparisonPlan(
         arms=stored_arms(job),
-        baseline=request.baseline,
-        candidate=request.candidate,
+        baseline=run.request["baseline"],
+        candidate=run.request["candidate"],
         trials=stored_trials(job),
-        gate=request.gate,
-        seed=request.seed,
+        gate=stored_gate(run),
+        seed=run.request["seed"],
         is_soak=job.spec["workload"]["repeat_for_s"] is not None,
     )
+
+
+def stored_gate(run: RunRow) -> GateRequest:
+    """As it was asked for. It is not checked again: an earlier version may have taken what today's bounds
+    refuse, and then the verdict says so."""
+    return GateRequest.model_construct(**run.request["gate"])
 
 
 def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
@@ -106,31 +111,28 @@ def summary_key(session: Session, attempt: AttemptRow) -> str:
 
 
 def compute(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> Computed:
-    """Facts, samples, verdicts and report from the events. Events that contradict each other give a report
-    that says so, and no figure."""
-    plan = plan_of(run, job)
-    measured, contradiction = _measured(session, attempt)
-    found = verdicts(plan, measured)
-    report = device_report(
-        _identity(session, job, attempt), plan, measured, found, contradiction or _failure(attempt)
-    )
-    failed = sum(arm.trials_failed for arm in report.arms.values())
-    result = JobResult(report=report, verdicts=found, trials_failed=failed)
-    return Computed(result, tuple(measured.samples))
-
-
-def _measured(session: Session, attempt: AttemptRow) -> tuple[Measured, Mishap | None]:
+    """Facts, samples, verdicts and report from the events. Events that cannot be analysed give a report that
+    says so, and no figure."""
+    identity, plan = _identity(session, job, attempt), plan_of(run, job)
     ended = attempt.ended_at is not None
     try:
-        facts = attempt_facts(stored_events(session, attempt.attempt_id))
-        samples = [sample for trial in facts.trials for sample in samples_of(trial)]
-    except ImpossibleEventsError as error:
-        return Measured(_NOTHING, (), ended), Mishap(FailureReason.EVENTS_INVALID, str(error))
-    return Measured(facts, samples, ended), None
+        events = stored_events(session, attempt.attempt_id)
+    except EventLineError as error:
+        note = FailureNote(FailureReason.EVENTS_INVALID, str(error))
+        analysis = without_result(identity, plan, note, ended=ended)
+    else:
+        analysis = analyse(identity, plan, events, _failure(attempt), ended=ended)
+    result = JobResult(
+        report=analysis.report,
+        verdicts=dict(analysis.verdicts),
+        trials_failed=sum(arm.trials_failed for arm in analysis.report.arms.values()),
+        unanswered=analysis.unanswered,
+    )
+    return Computed(result, tuple(analysis.samples))
 
 
-def _failure(attempt: AttemptRow) -> Mishap | None:
-    return Mishap(attempt.reason, attempt.detail, is_end=True) if attempt.reason is not None else None
+def _failure(attempt: AttemptRow) -> FailureNote | None:
+    return FailureNote(attempt.reason, attempt.detail, is_end=True) if attempt.reason is not None else None
 
 
 def _identity(session: Session, job: JobRow, attempt: AttemptRow) -> DeviceIdentity:

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contract.home import DEFAULT_HOME, DEFAULT_URL, HomeFolder
 from contract.ids import Name
 from device_agent.floor.start_policy import StartPolicy
 
@@ -33,8 +34,8 @@ class AgentSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DYNOFARM_", frozen=True, use_attribute_docstrings=True)
 
-    home: Path = Path("~/.dynofarm")
-    controller_url: str = "http://127.0.0.1:8000"
+    home: Path = DEFAULT_HOME
+    controller_url: str = DEFAULT_URL
     enrollment_token: SecretStr | None = None
     """One-time token, used when there is no identity yet or the controller refuses the one there is."""
     agent_name: Name = Field(default_factory=_own_name)
@@ -114,14 +115,23 @@ class AgentSettings(BaseSettings):
         return url.rstrip("/")
 
     @property
+    def _home_folder(self) -> HomeFolder:
+        return HomeFolder(self.home.expanduser().absolute())
+
+    @property
     def agent_home(self) -> Path:
         """Where this process keeps everything of its own."""
-        return self.home.expanduser().absolute() / "agent"
+        return self._home_folder.device_agent_folder
+
+    @property
+    def attempts_folder(self) -> Path:
+        """A folder for each attempt."""
+        return self._home_folder.attempts_folder
 
     @property
     def models_folder(self) -> Path:
         """Where models lie: `<name>.gguf`, or a folder `<name>/`."""
-        return self.models_dir or self.home.expanduser().absolute() / "models"
+        return self.models_dir or self._home_folder.models_folder
 
     @property
     def builds_folder(self) -> Path:

@@ -61,7 +61,7 @@ class Agent:
         self._serving: list[asyncio.Task[None]] = []
         self._shutdown = asyncio.Event()
         self._around = Surroundings(client, settings, self._shutdown)
-        self._attempts_root = settings.agent_home / "attempts"
+        self._attempts_root = settings.attempts_folder
         self._desk = ClaimDesk(client, settings)
         self._reporting: dict[DeviceId, DeviceCall[DeviceReport | None]] = {}
         self._runners: dict[DeviceId, AttemptRunner] = {}

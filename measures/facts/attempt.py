@@ -108,7 +108,7 @@ class TrialFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class FailureNote:
     """Something that went wrong in the attempt, as an event told it.
 
     is_end: an agent, the runtime or the attempt ended with this reason, which may only repeat what was told.
@@ -128,7 +128,7 @@ class AttemptFacts:
     conditions: Conditions | None
     budgets: Mapping[str, MemoryBudgeted]
     trials: tuple[TrialFacts, ...]
-    mishaps: tuple[Mishap, ...] = field(default=())
+    failure_notes: tuple[FailureNote, ...] = field(default=())
 
     def measured(self, arm: str) -> tuple[TrialFacts, ...]:
         """The arm's trials that count, warm-ups left out."""

@@ -35,8 +35,8 @@ from measures.facts.attempt import (
     AttemptEvents,
     AttemptFacts,
     CallFacts,
+    FailureNote,
     ImpossibleEventsError,
-    Mishap,
     TrialConditions,
     TrialFacts,
     TrialStatus,
@@ -176,7 +176,7 @@ class _AttemptReader:
     trials: dict[int, _TrialReader] = field(default_factory=dict)
     running: _TrialReader | None = None
     sensors: ConditionReader = field(default_factory=ConditionReader)
-    mishaps: list[Mishap] = field(default_factory=list)
+    failure_notes: list[FailureNote] = field(default_factory=list)
 
     def control(self, event: Event) -> None:
         match event:
@@ -191,7 +191,7 @@ class _AttemptReader:
             case CallFailed():
                 self._trial(event.trial, event.type).of_call(event).read(event)
                 where = f"agent {event.agent}, call {event.call}: {event.detail}"
-                self.mishaps.append(Mishap(event.reason, where, event.trial))
+                self.failure_notes.append(FailureNote(event.reason, where, event.trial))
             case ConditionsRecorded():
                 self.conditions = event.conditions
             case MemoryBudgeted():
@@ -200,7 +200,7 @@ class _AttemptReader:
                 if self.running is not None:
                     self.running.memory_warnings += 1
             case _:
-                self.mishaps.extend(_mishaps_of(event))
+                self.failure_notes.extend(_notes_of(event))
 
     def samples(self, event: Event) -> None:
         match event:
@@ -215,7 +215,7 @@ class _AttemptReader:
         if isinstance(event, MemorySampled):
             self.memory(event)
         self.sensors.agent(event)
-        self.mishaps.extend(_mishaps_of(event))
+        self.failure_notes.extend(_notes_of(event))
 
     def memory(self, event: MemorySampled) -> None:
         # While an attempt runs, a sample may be here before the control event that starts its trial.
@@ -249,15 +249,15 @@ class _AttemptReader:
             raise ImpossibleEventsError(f"{kind} in trial {trial}, which never started") from None
 
 
-def _mishaps_of(event: Event) -> Iterator[Mishap]:
+def _notes_of(event: Event) -> Iterator[FailureNote]:
     """What an event outside any call says went wrong."""
     match event:
         case AgentFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, f"agent {event.agent} ended early", event.trial, is_end=True)
+            yield FailureNote(reason, f"agent {event.agent} ended early", event.trial, is_end=True)
         case RuntimeFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, event.detail, is_end=True)
+            yield FailureNote(reason, event.detail, is_end=True)
         case ContaminationFound():
-            yield Mishap(
+            yield FailureNote(
                 FailureReason.CONTAMINATION,
                 f"agent {event.agent}, position {event.position}: token {event.expected_token} was expected, "
                 f"{event.found_token} found",
@@ -265,10 +265,10 @@ def _mishaps_of(event: Event) -> Iterator[Mishap]:
             )
         case JetsamKilled():
             how = "a report says so" if event.report_found else "inferred, no report was found"
-            yield Mishap(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
+            yield FailureNote(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
         case AppCrashed():
             what = f"signal {event.signal}" if event.signal is not None else event.exception
-            yield Mishap(event.reason, what or "the app ended unexpectedly")
+            yield FailureNote(event.reason, what or "the app ended unexpectedly")
 
 
 def attempt_facts(events: AttemptEvents) -> AttemptFacts:
@@ -289,5 +289,5 @@ def attempt_facts(events: AttemptEvents) -> AttemptFacts:
         conditions=reader.conditions,
         budgets=dict(reader.budgets),
         trials=tuple(reader.trial_facts(trial) for trial in reader.trials.values()),
-        mishaps=tuple(reader.mishaps),
+        failure_notes=tuple(reader.failure_notes),
     )

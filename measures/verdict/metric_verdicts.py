@@ -8,12 +8,13 @@ from typing import Literal
 from contract.jobs import ArmSpec, TrialSpec
 from contract.metrics import Better, MetricDefinition, metric
 from contract.rest import GateRequest, MetricVerdict
+from measures.errors import AnalysisInputError
 from measures.facts.attempt import AttemptFacts, TrialFacts
 from measures.metrics.arms import trial_values
 from measures.metrics.samples import SampleValue
 from measures.statistics.effect import Direction
 from measures.verdict.judge import Assumptions, Verdict, VerdictWord, judge
-from measures.verdict.pairs import Pair, PairArm
+from measures.verdict.pairs import Drops, Pair, PairArm, are_comparable
 
 ShownWord = Literal["improved", "regressed", "same", "small_change", "inconclusive"]
 
@@ -43,11 +44,15 @@ class ComparisonPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an attempt left behind. ended: no more events will come."""
+    """What an attempt left behind. ended: no more events will come.
+
+    unanswered: why nothing can be said of it; empty when something can.
+    """
 
     facts: AttemptFacts
     samples: Sequence[SampleValue]
     ended: bool
+    unanswered: str = ""
 
 
 def can_gate(definition: MetricDefinition) -> bool:
@@ -63,12 +68,24 @@ def verdicts(plan: ComparisonPlan, measured: Measured) -> dict[str, Verdict]:
 
 
 def _verdict(name: str, plan: ComparisonPlan, measured: Measured) -> Verdict:
-    return judge(
-        metric_pairs(name, plan, measured),
-        Direction(metric(name).better),
-        plan.floor_percent(name),
+    direction, floor_percent = Direction(metric(name).better), plan.floor_percent(name)
+    problem = measured.unanswered
+    if not problem:
+        pairs = metric_pairs(name, plan, measured)
+        try:
+            return judge(pairs, direction, floor_percent, plan.gate.alpha, Assumptions(seed=plan.seed))
+        except AnalysisInputError as error:
+            # A request that an earlier version took: today's bounds refuse it (contract/bounds.py).
+            problem = str(error)
+    return Verdict(
+        VerdictWord.NO_DATA,
+        f"no verdict: {problem}",
+        direction,
+        floor_percent,
         plan.gate.alpha,
-        Assumptions(seed=plan.seed),
+        pairs_used=0,
+        pairs_dropped=0,
+        drops=Drops(0, 0, 0, 0),
     )
 
 
@@ -100,6 +117,8 @@ def _planned_pairs(plan: ComparisonPlan) -> dict[int, dict[PairArm, TrialSpec]]:
 def _pair(pair_id: str, both: Mapping[PairArm, TrialFacts | None], values: Mapping[int, float]) -> Pair:
     found = {arm: values.get(trial.trial) if trial else None for arm, trial in both.items()}
     spoiled = {arm: _spoiled(trial, found[arm]) for arm, trial in both.items()}
+    if not any(spoiled.values()) and not are_comparable(*found.values()):
+        spoiled = {arm: f"{value:g} is too far from the other arm's" for arm, value in found.items()}
     reasons = [f"{arm}: {spoiled[arm]}" for arm in PairArm if spoiled.get(arm)]
     return Pair(
         pair_id,

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from contract.home import BUILT_IN_MODEL
 from device_agent.floor.errors import ModelMissingError
-from device_agent.targets.models import BUILT_IN_MODEL, model_names, model_path
+from device_agent.targets.models import model_names, model_path
 
 
 @pytest.fixture

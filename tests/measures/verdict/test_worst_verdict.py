@@ -6,8 +6,8 @@ import pytest
 
 from contract.states import GateExit
 from measures.statistics.effect import Direction
+from measures.verdict.gate import EXIT_BY_VERDICT, gate_outcome
 from measures.verdict.judge import Verdict, VerdictWord
-from measures.verdict.metric_gate import EXIT_BY_VERDICT, gate_outcome
 from measures.verdict.pairs import Drops
 
 W = VerdictWord
