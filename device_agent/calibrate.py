@@ -30,12 +30,12 @@ from contract.calibration import (
 )
 from contract.failures import Fault
 from contract.home import BUILT_IN_MODEL
-from device_agent.attempt_folder import AttemptFolder
-from device_agent.calibrations import shelf_of
-from device_agent.devices.models import model_names, model_path
-from device_agent.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
-from device_agent.launch.subprocess import adopt
-from device_agent.settings import AgentSettings
+from device_agent.floor.attempt_folder import AttemptFolder
+from device_agent.floor.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
+from device_agent.floor.settings import AgentSettings
+from device_agent.targets.host.calibrations import shelf_of
+from device_agent.targets.host.subprocess import adopt
+from device_agent.targets.models import model_names, model_path
 
 Say = Callable[[BaseModel], None]
 Last = CalibrationFinished | CalibrationFailed
