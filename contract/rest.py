@@ -171,22 +171,20 @@ class DeviceView(ContractModel):
     """What it was calibrated to, as its agent last reported."""
     fence: int
     attempt_id: AttemptId | None
+    then: DeviceState | None = None
+    """Where a person has sent it: it goes there once its attempt has ended."""
+    reserved_until: AwareDatetime | None = None
     last_seen_at: AwareDatetime
     state_since: AwareDatetime
     ready_at: AwareDatetime | None = None
     """While it waits for a condition: when its agent thinks that this is over at the earliest."""
 
 
-class DeviceList(ContractModel):
-    """Every device, by id."""
+class DevicePage(ContractModel):
+    """By id. next_page_token None at the end."""
 
     devices: list[DeviceView]
-
-
-class DeviceAction(SentModel):
-    """A person's decision about a device; the reason is kept with the transition."""
-
-    reason: Annotated[str, Field(min_length=1, max_length=500)]
+    next_page_token: str | None = None
 
 
 class DeviceExplanation(ContractModel):
@@ -204,20 +202,6 @@ class JobExplanation(ContractModel):
     state: JobState
     waiting_reason: str
     devices: list[DeviceExplanation]
-
-
-class EnrollmentTokenRequest(SentModel):
-    """Ask for a token with which one device agent may enrol once."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)] = "enrolment"
-    valid_s: Annotated[float, Field(gt=0, le=3600)] = 3600.0
-
-
-class EnrollmentToken(ContractModel):
-    """Shown once; the controller keeps its hash."""
-
-    token: str
-    expires_at: AwareDatetime
 
 
 class MetricList(ContractModel):

@@ -10,12 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 import contract
+from contract.administration import DeviceAction
 from contract.failures import FAILURES, FailureReason
 from contract.generate import rendered, schemas, stale_files
 from contract.jobs import AttemptSpec
 from contract.metrics import METRICS, Better, UnknownMetricError, metric
 from contract.model import ContractModel
-from contract.rest import DeviceAction, RunRequest
+from contract.rest import RunRequest
 from contract.version import CONTRACT_VERSION, ContractVersionError, require_supported
 from contract.workload import MAX_SEGMENT_TOKENS, MAX_WORKLOAD_TOKENS, CompiledWorkload
 from controller.app import create_app
