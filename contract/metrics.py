@@ -216,7 +216,7 @@ _CATALOGUE = (
         unit="blocks",
         better=Better.LOWER,
         scope=Scope.TRIAL,
-        definition="largest kv_sampled blocks_used",
+        definition="most blocks held at once, by block events; where some are lost, by kv_sampled",
         source="requirements.md C1",
     ),
     MetricDefinition(

@@ -10,10 +10,11 @@ from contract.states import TargetKind
 from measures.facts.attempt import AttemptFacts, FailureNote
 from measures.facts.conditions import condition_flags
 from measures.metrics.arms import arm_report, medians_of
+from measures.metrics.change import reduction_percent, speedup
 from measures.metrics.flatness import flatness_of
 from measures.verdict.judge import Verdict
 from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdict_view
-from measures.verdict.serial_reading import ArmMedians, read_result, reduction_percent, speedup
+from measures.verdict.serial_reading import ArmMedians, read_result
 
 LEVEL_PERCENT = 3.0
 """A median that moved by no more is "about the same" in the reading."""
