@@ -21,13 +21,11 @@ from contract.events.calls import (
     ToolWaitStarted,
 )
 from contract.events.device import (
-    AppCrashed,
     BatterySampled,
     DeviceAgentRestarted,
     EnergySampled,
     EventRefused,
     HostSampled,
-    JetsamKilled,
     KvSampled,
     MemorySampled,
     MemoryWarned,
@@ -93,8 +91,6 @@ Event = Annotated[
     | BatterySampled
     | EnergySampled
     | MemoryWarned
-    | JetsamKilled
-    | AppCrashed
     | PhaseChanged
     | RuntimeStarted
     | RuntimeExited
@@ -154,7 +150,7 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                *("jetsam_killed", "app_crashed", "phase_changed", "runtime_started", "runtime_exited"),
+                *("phase_changed", "runtime_started", "runtime_exited"),
                 *(
                     "device_agent_restarted",
                     "transport_lost",
@@ -211,7 +207,6 @@ __all__ = [
     "STREAMS_OF_TYPE",
     "AgentFinished",
     "AgentRetried",
-    "AppCrashed",
     "BatchExecuted",
     "BatchMember",
     "BatterySampled",
@@ -236,7 +231,6 @@ __all__ = [
     "EventRefused",
     "FallbackUsed",
     "HostSampled",
-    "JetsamKilled",
     "KvSampled",
     "LogLine",
     "MemoryBudgeted",
