@@ -146,7 +146,12 @@ class AttemptFolder:
         except FileNotFoundError:
             return None
         except ValidationError as error:
-            raise FolderDamagedError(f"{path} does not parse: {error.errors()[0]['msg']}") from error
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise FolderDamagedError(
+                f"{path} does not parse: {where}: {first['msg']}; if another version of dynofarm wrote it, "
+                "its attempt is given up here and the controller tries the job again: remove the folder"
+            ) from error
 
 
 def attempt_folders(root: Path) -> list[AttemptFolder]:

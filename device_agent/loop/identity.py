@@ -9,6 +9,8 @@ import structlog
 from pydantic import ValidationError
 
 from contract.agent_api import EnrollAnswer, EnrollRequest
+from contract.ids import DeviceAgentId
+from contract.model import ContractModel
 from device_agent.client import ControllerClient
 from device_agent.floor.atomic_file import write_atomically
 from device_agent.floor.backoff import Backoff
@@ -38,9 +40,23 @@ def read_identity(path: Path) -> EnrollAnswer | None:
         # Somebody loosened it; the token must not stay readable by others.
         os.chmod(path, 0o600)
     try:
-        return EnrollAnswer.model_validate_json(data)
+        return _identity_of_0_1(data) or EnrollAnswer.model_validate_json(data)
     except ValidationError as error:
         raise FolderDamagedError(f"{path} does not parse; remove it and enrol again: {ADVICE}") from error
+
+
+class _IdentityOf01(ContractModel):
+    agent_id: DeviceAgentId
+    token: str
+
+
+def _identity_of_0_1(data: bytes) -> EnrollAnswer | None:
+    """0.1 called the id `agent_id`; the file is read as it is, so that 0.1 can be gone back to."""
+    try:
+        found = _IdentityOf01.model_validate_json(data)
+    except ValidationError:
+        return None
+    return EnrollAnswer(device_agent_id=found.agent_id, token=found.token)
 
 
 async def enroll(client: ControllerClient, settings: AgentSettings, backoff: Backoff) -> EnrollAnswer:

@@ -1,5 +1,6 @@
 """What an attempt leaves on disk."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,4 +74,15 @@ def test_a_file_that_somebody_changed_is_named(tmp_path: Path) -> None:
         folder.lease_file()
     (folder.path / "grant.json").unlink()
     with pytest.raises(FolderDamagedError, match=r"grant\.json"):
+        folder.grant()
+
+
+def test_an_attempt_that_0_1_began_is_given_up_with_what_to_do(tmp_path: Path) -> None:
+    folder = AttemptFolder.create(tmp_path, grant())
+    path = folder.path / "grant.json"
+    written = json.loads(path.read_bytes())
+    for arm in written["lease"]["spec"]["arms"]:
+        arm["calibration"] = None
+    path.write_text(json.dumps(written))
+    with pytest.raises(FolderDamagedError, match=r"arms\.0\.calibration.*another version.*remove the folder"):
         folder.grant()

@@ -29,3 +29,9 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(FolderDamagedError, match="enrol again"):
         read_identity(path)
+
+
+def test_the_file_of_0_1_with_its_name_for_the_id_is_still_who_the_agent_is(tmp_path: Path) -> None:
+    path = tmp_path / "identity.json"
+    path.write_text(f'{{"agent_id":"{IDENTITY.device_agent_id}","token":"dyn_secret"}}')
+    assert read_identity(path) == IDENTITY
