@@ -15,15 +15,20 @@ _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 
 def junit_of_report(report: RunReport) -> str:
-    """One test case per device and gated metric, and one for the run when it has no verdict on any."""
+    """One test case per device and gated metric, one for a device without any verdict, and one for the run
+    where a gate that did not pass is explained by none of these.
+
+    `time` of a case is its share of the time that its device measured: the cases add up to it.
+    """
     suite = _suite(report.run_id)
     _add_properties(suite, report)
-    cases = [(device, verdict) for device in report.devices for verdict in device.verdicts]
-    for device, verdict in cases:
-        _add_case(suite, report, device, verdict)
-    judged = {verdict.verdict for _, verdict in cases}
-    explains_itself = "regressed" in judged or "inconclusive" in judged
-    if report.gate.exit_code not in (GateExit.PASS, GateExit.REGRESSION) and not explains_itself:
+    for device in report.devices:
+        for verdict in device.verdicts:
+            _add_case(suite, report, device, verdict)
+        if not device.verdicts and device.failures:
+            case = _case(suite, _place(report, device), "measured", _measured_s(device))
+            _problem(case, "error", "not-measured", "; ".join(device.failures))
+    if report.gate.exit_code not in (GateExit.PASS, GateExit.REGRESSION) and not _has_problem(suite):
         _problem(_case(suite, report.workload, "measured"), "error", report.gate.verdict, report.gate.reason)
     return _text(suite)
 
@@ -58,8 +63,7 @@ def _add_properties(suite: ElementTree.Element, report: RunReport) -> None:
 def _add_case(
     suite: ElementTree.Element, report: RunReport, device: DeviceReportView, verdict: MetricVerdict
 ) -> None:
-    place = ".".join(part for part in (report.workload, device.device_id, device.variant) if part)
-    case = _case(suite, place, verdict.metric)
+    case = _case(suite, _place(report, device), verdict.metric, _measured_s(device) / len(device.verdicts))
     properties = ElementTree.SubElement(case, "properties")
     facts = {
         "verdict": verdict.verdict,
@@ -80,14 +84,31 @@ def _add_case(
         _problem(case, kind, "inconclusive", verdict.reason)
 
 
-def _case(suite: ElementTree.Element, class_name: str, name: str) -> ElementTree.Element:
-    return ElementTree.SubElement(suite, "testcase", classname=_clean(class_name), name=_clean(name))
+def _place(report: RunReport, device: DeviceReportView) -> str:
+    return ".".join(part for part in (report.workload, device.device_id, device.variant) if part)
+
+
+def _measured_s(device: DeviceReportView) -> float:
+    return sum(wall_s for pair in device.pairs for wall_s in pair.wall_s.values())
+
+
+def _case(suite: ElementTree.Element, class_name: str, name: str, time_s: float = 0.0) -> ElementTree.Element:
+    # Readers add `time` up without asking whether it is there.
+    return ElementTree.SubElement(
+        suite, "testcase", classname=_clean(class_name), name=_clean(name), time=f"{time_s:.3f}"
+    )
 
 
 def _problem(case: ElementTree.Element, kind: str, type_: str, message: str) -> None:
     problem = ElementTree.SubElement(case, kind, message=_clean(message))
     if kind != "skipped":
         problem.set("type", _clean(type_))
+        # Many readers show the text of the element and not its attribute.
+        problem.text = _clean(message)
+
+
+def _has_problem(suite: ElementTree.Element) -> bool:
+    return any(suite.find(f"testcase/{kind}") is not None for kind in ("failure", "error"))
 
 
 def _text(suite: ElementTree.Element) -> str:
@@ -98,7 +119,8 @@ def _text(suite: ElementTree.Element) -> str:
         ("skipped", "skipped"),
     ):
         suite.set(name, str(sum(1 for _ in suite.iter(tag))))
-    suites = ElementTree.Element("testsuites")
+    suite.set("time", f"{sum(float(case.get('time', 0)) for case in suite.iter('testcase')):.3f}")
+    suites = ElementTree.Element("testsuites", time=suite.get("time", "0"))
     suites.append(suite)
     ElementTree.indent(suites)
     return (

@@ -19,6 +19,11 @@ from contract.rest import DeviceReportView, MetricVerdict, RunReport
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~])")
 # A backslash does not keep a mention or a tag from being found in the rendered text.
 _ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\N{ZERO WIDTH SPACE}"})
+MAX_COMMENT_CHARACTERS: Final = 65_536
+"""What GitHub takes as the body of a comment (GitLab takes more)."""
+_MAX_REASON_CHARACTERS: Final = 4_000
+_MAX_FAILURE_CHARACTERS: Final = 2_000
+_MAX_FAILURES: Final = 20
 _HEADINGS: Final = {
     "pass": "✅ no regression",
     "regression": "❌ regression",
@@ -31,19 +36,20 @@ _HEADINGS: Final = {
 
 
 def comment(report: RunReport, command: str) -> str:
-    """The comment. command: what a person types to measure it again."""
-    lines = [
+    """The comment, at most MAX_COMMENT_CHARACTERS long. command: what a person types to measure it again.
+
+    Devices that explain the verdict come first; those that no longer fit are counted.
+    """
+    head = [
         f"### dynofarm: {_HEADINGS[report.gate.verdict]}",
         "",
         f"{_plain(report.workload)} on {_plain(report.model)}, {_plain(report.candidate)} against "
         f"{_plain(report.baseline)}; exit code {int(report.gate.exit_code)}.",
         "",
-        _plain(report.gate.reason),
-    ]
-    for device in report.devices:
-        lines += ["", *_device(device, report)]
-    lines += [
+        _plain(_cut(report.gate.reason, _MAX_REASON_CHARACTERS)),
         "",
+    ]
+    tail = [
         f"[All figures]({_address(report.report_url)}). To measure it again:",
         "",
         "```",
@@ -51,7 +57,37 @@ def comment(report: RunReport, command: str) -> str:
         "```",
         "",
     ]
-    return "\n".join(lines)
+    left = MAX_COMMENT_CHARACTERS - sum(len(line) + 1 for line in head + tail)
+    return "\n".join([*head, *_devices(report, left), *tail])
+
+
+def _devices(report: RunReport, left_characters: int) -> list[str]:
+    """The devices' sections in the room that is left, and how many were left out."""
+    lines: list[str] = []
+    left_characters -= len(_left_out(len(report.devices))) + 2
+    for shown, device in enumerate(sorted(report.devices, key=_weight)):
+        section = [*_device(device, report), ""]
+        left_characters -= sum(len(line) + 1 for line in section)
+        if left_characters < 0:
+            return [*lines, _left_out(len(report.devices) - shown), ""]
+        lines += section
+    return lines
+
+
+def _left_out(count: int) -> str:
+    return f"_{count} more of the devices: no room in a comment._"
+
+
+def _weight(device: DeviceReportView) -> int:
+    """0 for a device that made the gate fail, 1 for one that kept it open, 2 for the rest."""
+    verdicts = {verdict.verdict for verdict in device.verdicts}
+    if "regressed" in verdicts:
+        return 0
+    return 1 if "inconclusive" in verdicts or device.failures else 2
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _device(device: DeviceReportView, report: RunReport) -> list[str]:
@@ -68,7 +104,10 @@ def _device(device: DeviceReportView, report: RunReport) -> list[str]:
     if device.verdicts:
         lines += ["", *_table(device, report)]
     if device.failures:
-        lines += ["", *(f"- {_plain(failure)}" for failure in device.failures)]
+        shown = device.failures[:_MAX_FAILURES]
+        lines += ["", *(f"- {_plain(_cut(failure, _MAX_FAILURE_CHARACTERS))}" for failure in shown)]
+        if len(device.failures) > len(shown):
+            lines.append(f"- and {len(device.failures) - len(shown)} more")
     return lines
 
 

@@ -40,8 +40,9 @@ def report_view(report: RunReport, metrics: Sequence[str] | None = None) -> Rend
     )
     devices = [device_view(device, report, metrics) for device in report.devices]
     address = Text(f"dashboard: {printable(report.report_url)}", overflow="fold")
-    # Of several, it would ask which one is meant.
-    trace = [Text(f"trace: dynofarm trace {report.run_id}")] if len(report.devices) == 1 else []
+    # Of several, it would ask which one is meant; where no trial ran, there is nothing to draw.
+    has_trace = len(report.devices) == 1 and bool(report.devices[0].pairs)
+    trace = [Text(f"trace: dynofarm trace {report.run_id}")] if has_trace else []
     return Group(opening, *devices, Rule("gate", align="left"), gate_view(report.gate), address, *trace)
 
 

@@ -45,8 +45,6 @@ class ArmSpec(ContractModel):
     arm: Name
     mode: ArmMode
     engine: EngineOptions = EngineOptions()
-    calibration: Calibration | None = None
-    """What the device was calibrated to, for the options that `engine` leaves open."""
 
 
 class TrialSpec(ContractModel):
@@ -78,11 +76,10 @@ class BuildRef(ContractModel):
     artifact: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
 
 
-class AttemptSpec(ContractModel):
-    """Everything that a runtime needs for one attempt. Written as a file, read once."""
+class JobSpec(ContractModel):
+    """Everything about one cell of a run that is known before a device takes it."""
 
     contract_version: str = CONTRACT_VERSION
-    attempt_id: AttemptId
     job_id: JobId
     run_id: RunId
     model: Name
@@ -94,7 +91,7 @@ class AttemptSpec(ContractModel):
     limits: Limits = Limits()
 
     @model_validator(mode="after")
-    def _names_agree(self) -> "AttemptSpec":
+    def _names_agree(self) -> "JobSpec":
         arms = {arm.arm for arm in self.arms}
         if len(arms) != len(self.arms):
             raise ValueError("arms: two arms have the same name")
@@ -104,4 +101,23 @@ class AttemptSpec(ContractModel):
         numbers = [trial.trial for trial in self.trials]
         if numbers != list(range(1, len(numbers) + 1)):
             raise ValueError("trials: they must be numbered 1, 2, 3 in the order in which they run")
+        return self
+
+    def for_attempt(self, attempt_id: AttemptId, calibrations: dict[Name, Calibration]) -> "AttemptSpec":
+        """The job for the device that took it."""
+        return AttemptSpec(**dict(self), attempt_id=attempt_id, calibrations=calibrations)
+
+
+class AttemptSpec(JobSpec):
+    """A job for one device: everything that a runtime needs for one attempt. Written as a file, read once."""
+
+    attempt_id: AttemptId
+    calibrations: dict[Name, Calibration] = {}
+    """By arm, what the device was calibrated to, for the options that `engine` leaves open."""
+
+    @model_validator(mode="after")
+    def _calibrations_are_of_arms(self) -> "AttemptSpec":
+        unknown = sorted(set(self.calibrations) - {arm.arm for arm in self.arms})
+        if unknown:
+            raise ValueError(f"calibrations: no arm is named {unknown[0]!r}")
         return self

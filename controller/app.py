@@ -11,9 +11,11 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
+from contract.routes import OPENAPI_PATH
 from controller.api import (
     agent_events,
     agent_leases,
+    artifacts,
     attempts,
     catalogue,
     devices,
@@ -39,7 +41,15 @@ from controller.tasks.publisher import OutboxPublisher
 STOP_DEADLINE_S: Final = 5.0
 
 _ROUTERS: Final = (
-    *(login.router, service.router, runs.router, attempts.router, devices.router, catalogue.router),
+    *(
+        login.router,
+        service.router,
+        runs.router,
+        attempts.router,
+        artifacts.router,
+        devices.router,
+        catalogue.router,
+    ),
     *(agent_leases.router, agent_events.router),
 )
 
@@ -62,7 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
         # The pages of the framework load scripts from elsewhere; the document itself is served.
         docs_url=None,
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=OPENAPI_PATH,
         lifespan=background.lifespan,
         middleware=[
             Middleware(RequestMiddleware, metrics=metrics),

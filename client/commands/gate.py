@@ -1,6 +1,7 @@
 """`dynofarm gate`: the verdict of a run as an exit code, for CI also as JUnit and as Markdown."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,13 @@ class GateOptions(RunOptions):
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Write a comment for a pull request.")
     ] = None
+
+    def __post_init__(self) -> None:
+        """UsageError for a file that could not be written, before hours are waited for its content."""
+        super(GateOptions, self).__post_init__()
+        for path, option in ((self.junit, "--junit"), (self.markdown, "--markdown")):
+            if path is not None:
+                _check_writable(path, option)
 
 
 def gate(options: GateOptions, output: Output) -> int:
@@ -73,6 +81,16 @@ def _write_files(client: DynofarmClient, options: GateOptions) -> None:
             comment(report, f"dynofarm submit --again {options.run_id} --watch{options.same_farm}"),
             "--markdown",
         )
+
+
+def _check_writable(path: Path, option: str) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise UsageError(
+            "bad-file", f"{option} {path}: the folder {folder} does not exist", f"mkdir -p {folder}"
+        )
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError("bad-file", f"{option} {path} cannot be written", "name another file")
 
 
 def _write(path: Path, text: str, option: str) -> None:

@@ -37,7 +37,7 @@ class WrittenTrace:
 def write_trace(client: DynofarmClient, attempt_id: str, path: Path) -> WrittenTrace:
     """Writes all stored events of the attempt's runtime to `path`, which is replaced when all is done.
 
-    At most one page of each stream is in memory. InfrastructureError when there are no events, UsageError
+    At most one page of each stream is in memory. InfrastructureError when no trial began, UsageError
     when the file cannot be written.
     """
     events = [_stream(client, attempt_id, stream) for stream in RUNTIME_STREAMS]
@@ -58,9 +58,11 @@ def write_events(events: Iterable[Event], attempt_id: str, path: Path) -> Writte
                 timeline.take(event)
             timeline.finish()
             size_bytes = file.tell()
-        if not timeline.counted.events:
+        if not timeline.counted.trials:
             raise InfrastructureError(
-                "no-events", f"no event of {attempt_id} is stored", "wait until its runtime has started"
+                "no-events",
+                f"no trial of {attempt_id} is among the stored events: there is nothing to draw",
+                "if it still runs, wait for its first trial; if it has ended, `dynofarm report RUN` says why",
             )
         os.chmod(unfinished, 0o644)
         os.replace(unfinished, path)

@@ -2,20 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from contract.agent_api import MAX_BATCH_BYTES, ArtifactRef, EventsAnswer, ResultAnswer, ResultRequest
-from contract.ids import Name
+from contract import routes
+from contract.agent_api import MAX_BATCH_BYTES, EventsAnswer, ResultAnswer, ResultRequest
+from contract.artifacts import ArtifactRef, ArtifactUpload
 from controller.api.agent_leases import Agent, Context
+from controller.api.artifacts import ArtifactPlace
 from controller.api.context import ApiContext
-from controller.attempts.results import finish
+from controller.api.routing import serves
 from controller.errors import PayloadTooLargeError
-from controller.ingest.artifacts import store_artifact
+from controller.ingest.artifacts import Artifact, store_artifact
 from controller.ingest.batch import read_batch
 from controller.ingest.store import store_batch
+from controller.protocol.results import finish
 
-router = APIRouter(prefix="/agent/attempts", tags=["agent"])
+router = APIRouter(tags=["device agent"])
 
 
 async def bounded_body(request: Request, limit_bytes: int) -> bytes:
@@ -30,7 +33,7 @@ async def bounded_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-@router.post("/{attempt_id}/events")
+@serves(router, routes.POST_EVENTS)
 async def post_events(attempt_id: str, context: Context, agent: Agent, request: Request) -> EventsAnswer:
     """Store a batch (gzip NDJSON); the answer acknowledges everything before next_seq."""
     body = await bounded_body(request, MAX_BATCH_BYTES)
@@ -38,16 +41,21 @@ async def post_events(attempt_id: str, context: Context, agent: Agent, request: 
     return await run_in_threadpool(_store, context, agent.device_agent_id, attempt_id, (body, encoding))
 
 
-@router.put("/{attempt_id}/artifacts/{name}")
+@serves(router, routes.PUT_ARTIFACT)
 async def put_artifact(
-    attempt_id: str, name: Annotated[Name, Path()], context: Context, agent: Agent, request: Request
+    place: Annotated[ArtifactPlace, Depends()],
+    said: Annotated[ArtifactUpload, Query()],
+    context: Context,
+    agent: Agent,
+    request: Request,
 ) -> ArtifactRef:
     """Store a file under a name; the same content again is no error, another one is."""
     content = await bounded_body(request, context.settings.max_artifact_bytes)
-    return await run_in_threadpool(_keep, context, agent.device_agent_id, (attempt_id, name), content)
+    artifact = Artifact(place.attempt_id, place.name, said, content)
+    return await run_in_threadpool(_keep, context, agent.device_agent_id, artifact)
 
 
-@router.put("/{attempt_id}/result")
+@serves(router, routes.PUT_RESULT)
 def put_result(attempt_id: str, body: ResultRequest, context: Context, agent: Agent) -> ResultAnswer:
     """Accept a result, or 409 with what is missing."""
     with context.unit_of_work() as work:
@@ -66,8 +74,7 @@ def _store(
         return store_batch(work, device_agent_id, attempt_id, batch)
 
 
-def _keep(context: ApiContext, device_agent_id: str, place: tuple[str, str], content: bytes) -> ArtifactRef:
-    attempt_id, name = place
+def _keep(context: ApiContext, device_agent_id: str, artifact: Artifact) -> ArtifactRef:
     with context.unit_of_work() as work:
-        kept = store_artifact(work, device_agent_id, attempt_id, name, content)
+        kept = store_artifact(work, device_agent_id, artifact)
         return ArtifactRef(name=kept.name, sha256=kept.sha256, size_bytes=kept.size_bytes)

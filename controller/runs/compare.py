@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from contract.rest import Comparison, DeviceReportView
-from controller.analysis.comparison import RunSide, compare, obstacles
 from controller.db.runs import RunRepository
 from controller.errors import BadRequestError
 from controller.runs.errors import NotComparableError
 from controller.runs.reports import run_report
+from measures.verdict.run_difference import RunSide, compare, obstacles
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from contract.jobs import ArmSpec, EngineOptions, TrialSpec
 from contract.rest import ArmRequest, RunRequest
-from controller.analysis.order import Design, PlannedTrial, plan_trials
 from controller.errors import BadRequestError
+from measures.statistics.order import Design, PlannedTrial, plan_trials
 
 
 def resolve_arms(request: RunRequest) -> list[ArmSpec]:

@@ -9,10 +9,11 @@ from contract.jobs import ArmSpec, TrialSpec
 from contract.metrics import METRICS
 from contract.rest import GateRequest, RunRequest
 from contract.workload import CompiledWorkload, largest_sequence_tokens
-from controller.analysis.verdicts import can_gate
 from controller.errors import BadRequestError
 from controller.runs.errors import BudgetTooSmallError
+from controller.runs.gate_needs import check_gate_needs
 from controller.runs.plan import plan_run, resolve_arms
+from measures.verdict.metric_verdicts import can_gate
 from workloads import WorkloadError, compile_request
 
 MAX_JOBS: Final = 128
@@ -41,6 +42,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     _check_gate(request.gate)
     arms = resolve_arms(request)
     compiled = _compile(request)
+    check_gate_needs(request, arms, compiled)
     jobs = len(compiled) * len(request.selectors)
     if jobs > MAX_JOBS:
         raise BadRequestError(

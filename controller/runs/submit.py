@@ -4,21 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from contract.jobs import AttemptSpec
+from contract.jobs import JobSpec
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
 from contract.workload import CompiledWorkload
-from controller.attempts.facts import device_facts
-from controller.attempts.placement import DeviceFacts, misfits, nearest_misses
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.devices import DeviceRepository
 from controller.db.models import JobRow, RunRow
 from controller.db.outbox import Topic
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import SelectorUnsatisfiableError
 from controller.runs.prepare import PreparedRun
-
-# Stands where each attempt's own id will be; an AttemptSpec cannot be checked without one.
-_NO_ATTEMPT = "att_" + "0" * 26
+from controller.scheduling.facts import device_facts
+from controller.scheduling.placement import DeviceFacts, misfits, nearest_misses
 
 
 def submit(work: UnitOfWork, prepared: PreparedRun, principal: str) -> RunRow:
@@ -73,9 +70,7 @@ def _job(
 
 
 def _spec(run_id: str, job_id: str, prepared: PreparedRun, workload: CompiledWorkload) -> dict[str, object]:
-    """An AttemptSpec as JSON without the attempt's id, which the claim adds."""
-    spec = AttemptSpec(
-        attempt_id=_NO_ATTEMPT,
+    spec = JobSpec(
         job_id=job_id,
         run_id=run_id,
         model=prepared.request.model,
@@ -85,7 +80,7 @@ def _spec(run_id: str, job_id: str, prepared: PreparedRun, workload: CompiledWor
         trials=list(prepared.trials),
         limits=prepared.request.limits,
     )
-    return spec.model_dump(mode="json", exclude={"attempt_id"})
+    return spec.model_dump(mode="json")
 
 
 def _check_capacity(work: UnitOfWork, prepared: PreparedRun) -> None:

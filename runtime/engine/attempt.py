@@ -176,7 +176,8 @@ class Attempt:
         return models.model(self._computes[arm.arm], self._setups[arm.arm].threads)
 
     def _setup(self, arm: ArmSpec, digest: str) -> ArmSetup:
-        return decide_options(arm, calibration_key(self._computes[arm.arm], self._machine, digest))
+        here = calibration_key(self._computes[arm.arm], self._machine, digest)
+        return decide_options(arm, here, self._spec.calibrations.get(arm.arm))
 
     def _stage_ended(self, stage: Stage, duration_ns: int) -> None:
         self._emitter.emit(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from contract.calibration import CALIBRATED_OPTIONS, CalibrationKey, OptionName
+from contract.calibration import CALIBRATED_OPTIONS, Calibration, CalibrationKey, OptionName
 from contract.jobs import ArmMode, ArmSpec, EngineOptions
 
 Origin = Literal["asked", "calibrated", "default"]
@@ -24,6 +24,7 @@ class ArmSetup:
     max_batch_sequences: int
     prefill_chunk_tokens: int
     origins: Mapping[OptionName, Origin]
+    calibration: Calibration | None = None
     ignored: str = ""
 
     @property
@@ -37,23 +38,21 @@ class ArmSetup:
 
     def as_conditions(self) -> dict[str, Any]:
         """What was used and where each value came from, for the conditions."""
-        calibration = self.spec.calibration
         return {
             "threads": self.threads,
             "max_batch_sequences": self.max_batch_sequences,
             "prefill_chunk_tokens": self.prefill_chunk_tokens,
             "option_origins": dict(self.origins),
-            "calibrated_at": None if calibration is None else calibration.measured_at.isoformat(),
+            "calibrated_at": None if self.calibration is None else self.calibration.measured_at.isoformat(),
             "calibration_ignored": self.ignored,
         }
 
 
-def decide_options(arm: ArmSpec, here: CalibrationKey) -> ArmSetup:
+def decide_options(arm: ArmSpec, here: CalibrationKey, calibration: Calibration | None = None) -> ArmSetup:
     """What was asked for, then what was calibrated, then the default.
 
     A calibration that was made under another key is ignored as a whole: its values belong together.
     """
-    calibration = arm.calibration
     differences = calibration.key.differences(here) if calibration is not None else []
     holds = calibration is not None and not differences
     values: dict[OptionName, int] = {
@@ -76,5 +75,6 @@ def decide_options(arm: ArmSpec, here: CalibrationKey) -> ArmSetup:
         max_batch_sequences=values["max_batch_sequences"],
         prefill_chunk_tokens=values["prefill_chunk_tokens"],
         origins=origins,
+        calibration=calibration,
         ignored="; ".join(differences) if "default" in origins.values() else "",
     )

@@ -85,7 +85,40 @@ def test_a_gate_that_cannot_be_asked_still_leaves_a_red_file(cli: Cli, tmp_path:
     assert _suite(junit.read_text()).get("errors") == "1"
 
 
-def test_a_file_that_cannot_be_written_is_named(cli: Cli, add_run: AddRun, tmp_path: Path) -> None:
-    outcome = cli("gate", add_run().run_id, "--markdown", str(tmp_path / "no" / "gate.md"))
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_a_file_that_cannot_be_written_is_named_before_the_run_is_waited_for(
+    cli: Cli, add_run: AddRun, tmp_path: Path, option: str
+) -> None:
+    run = add_run(polls=10_000)
+    outcome = cli("gate", run.run_id, option, str(tmp_path / "no" / "gate.file"))
     assert outcome.exit_code == 2
-    assert "gate.md" in outcome.stderr
+    assert "gate.file" in outcome.stderr
+    assert "mkdir -p" in outcome.stderr
+
+
+def test_every_suite_and_case_has_a_time_and_they_add_up(add_run: AddRun) -> None:
+    report = _done(add_run(polls=0)).report()
+    suite = _suite(junit_of_report(report))
+    measured_s = sum(sum(pair.wall_s.values()) for device in report.devices for pair in device.pairs)
+    times_s = [float(case.attrib["time"]) for case in suite.iter("testcase")]
+    assert sum(times_s) == pytest.approx(measured_s, abs=0.01)
+    assert float(suite.attrib["time"]) == pytest.approx(sum(times_s))
+    assert float(_suite(junit_of_error("run_1", UsageError("bad", "a"))).attrib["time"]) == 0
+
+
+def test_a_problem_is_also_the_text_of_its_element(add_run: AddRun) -> None:
+    run = _done(add_run(polls=0, wall_ms={"serial": 400.0, "paged": 1000.0}))
+    failure = _suite(junit_of_report(run.report())).find("testcase/failure")
+    assert failure is not None
+    assert failure.text == failure.get("message")
+
+
+def test_a_device_without_a_verdict_is_a_case_of_its_own(add_run: AddRun) -> None:
+    report = _done(add_run(polls=0)).report()
+    broken = report.devices[0].model_copy(
+        update={"device_id": "broken", "verdicts": [], "pairs": [], "failures": ["jetsam: killed"]}
+    )
+    suite = _suite(junit_of_report(report.model_copy(update={"devices": [*report.devices, broken]})))
+    (error,) = suite.findall("testcase/error")
+    assert error.text == "jetsam: killed"
+    assert suite.get("tests") == "2"

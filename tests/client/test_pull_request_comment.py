@@ -67,3 +67,26 @@ def test_an_emulated_device_is_called_one(add_run: AddRun) -> None:
     device = report.devices[0].model_copy(update={"virtual": True})
     report = report.model_copy(update={"devices": [device]})
     assert "nothing here was measured on a phone" in comment(report, COMMAND)
+
+
+@pytest.mark.parametrize("count", [1, 8, 64, 300])
+def test_a_comment_fits_what_github_takes_however_many_devices_there_are(add_run: AddRun, count: int) -> None:
+    report = _report(add_run)
+    one = report.devices[0].model_copy(update={"failures": ["battery_low: charge the device | " * 400]})
+    devices = [one.model_copy(update={"device_id": f"device-{number}"}) for number in range(count)]
+    reason = "; ".join(f"{device.device_id}: wall_s inconclusive" * 9 for device in devices)
+    gate = report.gate.model_copy(update={"reason": reason})
+    text = comment(report.model_copy(update={"devices": devices, "gate": gate}), COMMAND)
+    assert len(text) <= 65_536
+    assert COMMAND in text
+    assert "device-0" in text
+    assert ("more of the devices" in text) == (count > 30)
+
+
+def test_devices_that_explain_the_verdict_come_first(add_run: AddRun) -> None:
+    report = _report(add_run)
+    good = report.devices[0]
+    verdict = good.verdicts[0].model_copy(update={"verdict": "regressed"})
+    bad = good.model_copy(update={"device_id": "slow-one", "verdicts": [verdict]})
+    text = comment(report.model_copy(update={"devices": [good, bad]}), COMMAND)
+    assert text.index("**slow-one") < text.index(f"**{good.device_id}")

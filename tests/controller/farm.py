@@ -25,23 +25,22 @@ from contract.agent_api import (
 )
 from contract.events import Producer, RuntimeStage, Stream, StreamOpened, event_line
 from contract.failures import FailureReason
-from contract.jobs import ArmSpec, AttemptSpec, Limits, TrialSpec
+from contract.jobs import ArmSpec, JobSpec, Limits, TrialSpec
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState, TargetKind
 from contract.version import CONTRACT_VERSION
 from contract.workload import AgentPlan, Call, CompiledWorkload, Segment, SegmentPart
-from controller.attempts.claims import claim
-from controller.attempts.hello import hello
-from controller.attempts.renewal import renew
-from controller.attempts.results import finish
-from controller.attempts.sweep import SweepCounts, sweep
-from controller.attempts.times import FarmTimes
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.migrate import upgrade_opened
 from controller.db.models import AgentRow, AttemptRow, DeviceRow, JobRow, RunRow
 from controller.db.session import Sessions, open_sessions, read_only, unit_of_work
+from controller.db.unit_of_work import UnitOfWork
 from controller.ingest.batch import Batch
 from controller.ingest.store import store_batch
+from controller.protocol.hello import hello
+from controller.protocol.leases import claim, renew
+from controller.protocol.results import finish
+from controller.protocol.sweep import SweepCounts, sweep
+from controller.states.times import FarmTimes
 
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -81,7 +80,7 @@ def fixed_id(prefix: str, number: int) -> str:
 
 
 def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dict[str, Any]:
-    """What a job keeps: an AttemptSpec without its attempt."""
+    """What a job keeps."""
     workload = CompiledWorkload(
         name="tiny",
         version=1,
@@ -90,8 +89,7 @@ def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dic
         segments=[Segment(segment_id="s", text="hello")],
         agents=[AgentPlan(agent="a", calls=[Call(parts=[SegmentPart(segment_id="s")], max_output_tokens=4)])],
     )
-    spec = AttemptSpec(
-        attempt_id=fixed_id("att", 0),
+    spec = JobSpec(
         job_id=job_id,
         run_id=run_id,
         model="tiny",
@@ -100,7 +98,7 @@ def spec_template(run_id: str, job_id: str, limits: Limits | None = None) -> dic
         trials=[TrialSpec(trial=1, arm="serial", pair=1), TrialSpec(trial=2, arm="paged", pair=1)],
         limits=limits or Limits(),
     )
-    return spec.model_dump(mode="json", exclude={"attempt_id"})
+    return spec.model_dump(mode="json")
 
 
 def opening(attempt_id: str, stream: Stream = Stream.CONTROL) -> bytes:

@@ -2,6 +2,7 @@
 
 import atexit
 import gzip
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ import httpx
 from fastapi import FastAPI
 from ulid import ULID
 
+from contract import routes
 from contract.agent_api import DeviceReport, EventBatchHeader, HostHealth, Lease
+from contract.artifacts import ArtifactKind, ArtifactUpload
 from contract.events import Event, Stream, event_line
 from controller.api.context import ApiContext
 from controller.app import create_app
@@ -84,7 +87,7 @@ class Farm:
         """An enrolled device agent."""
         enrolment = self.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
         async with self.client(enrolment) as client:
-            answer = (await client.post("/agent/enroll", json={"agent_name": name})).json()
+            answer = (await client.post("/device-agent/enroll", json={"agent_name": name})).json()
         return FakeAgent(self, answer["device_agent_id"], answer["token"])
 
 
@@ -114,7 +117,7 @@ class FakeAgent:
 
     async def hello(self, *devices: DeviceReport) -> dict[str, Any]:
         """Report the devices, ready or not."""
-        response = await self.post("/agent/hello", self.hello_body(*devices))
+        response = await self.post("/device-agent/hello", self.hello_body(*devices))
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -122,7 +125,7 @@ class FakeAgent:
     async def claim(self, *device_ids: str) -> Lease | None:
         """A lease if there is one now."""
         body = {"claim_id": f"clm_{ULID()}", "devices": list(device_ids), "wait_s": 0}
-        response = await self.post("/agent/claims", body)
+        response = await self.post("/device-agent/claims", body)
         if response.status_code == 204:
             return None
         assert response.status_code == 200, response.text
@@ -136,7 +139,7 @@ class FakeAgent:
             "sent_at": datetime.now(UTC).isoformat(),
             "trials_done": trials_done,
         }
-        response = await self.post(f"/agent/leases/{lease.lease_id}:renew", body)
+        response = await self.post(f"/device-agent/leases/{lease.lease_id}:renew", body)
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -156,7 +159,17 @@ class FakeAgent:
         headers = {"Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"}
         async with self.farm.client(self.token, headers=headers) as client:
             body = gzip.compress(b"\n".join(lines) + b"\n")
-            response = await client.post(f"/agent/attempts/{lease.attempt_id}/events", content=body)
+            response = await client.post(f"/device-agent/attempts/{lease.attempt_id}/events", content=body)
+        assert response.status_code == 200, response.text
+
+    async def put_artifact(
+        self, lease: Lease, name: str, content: bytes, kind: ArtifactKind = ArtifactKind.RUNTIME_LOG
+    ) -> None:
+        """Store a file of the attempt."""
+        said = ArtifactUpload(fence=lease.fence, kind=kind, sha256=hashlib.sha256(content).hexdigest())
+        path = routes.PUT_ARTIFACT.path(attempt_id=lease.attempt_id, name=name)
+        async with self.farm.client(self.token) as client:
+            response = await client.put(path, params=said.model_dump(mode="json"), content=content)
         assert response.status_code == 200, response.text
 
     async def finish(
@@ -165,7 +178,7 @@ class FakeAgent:
         """The last word on the attempt."""
         body = {"fence": lease.fence, "outcome": outcome, "reason": reason, "last_seq": last_seq}
         async with self.farm.client(self.token) as client:
-            response = await client.put(f"/agent/attempts/{lease.attempt_id}/result", json=body)
+            response = await client.put(f"/device-agent/attempts/{lease.attempt_id}/result", json=body)
         assert response.status_code == 200, response.text
 
 

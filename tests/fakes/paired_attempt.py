@@ -5,10 +5,10 @@ from typing import Any
 
 from contract.jobs import ArmSpec, TrialSpec
 from contract.rest import GateRequest
-from controller.analysis.order import Design, plan_trials
-from controller.analysis.samples import samples_of
-from controller.analysis.trials import attempt_facts
-from controller.analysis.verdicts import ComparisonPlan, Measured
+from measures.facts.reader import attempt_facts
+from measures.metrics.samples import samples_of
+from measures.statistics.order import Design, plan_trials
+from measures.verdict.metric_verdicts import ComparisonPlan, Measured
 from tests.fakes.attempt_story import AttemptStory, CallStory, TrialStory
 
 ARMS = [ArmSpec(arm="serial", mode="serial"), ArmSpec(arm="paged", mode="paged")]

@@ -7,13 +7,13 @@ from contract.events import Event, Stream, event_line
 from contract.jobs import ArmSpec, TrialSpec
 from contract.rest import AttemptView, GateView, JobView, LiveView, RunReport, RunRequest, RunView
 from contract.states import AttemptState, JobOutcome, JobState, RunOutcome, RunState, TargetKind
-from controller.analysis.order import Design, plan_trials
-from controller.analysis.report import DeviceIdentity, device_report, sample_texts
-from controller.analysis.run_gate import JobStanding, gate_view, run_outcome
-from controller.analysis.samples import samples_of
-from controller.analysis.series import live_series, newest_agent_ttft_ms
-from controller.analysis.trials import attempt_facts
-from controller.analysis.verdicts import ComparisonPlan, Measured, verdicts
+from measures.facts.reader import attempt_facts
+from measures.metrics.samples import samples_of
+from measures.metrics.series import live_series, newest_agent_ttft_ms
+from measures.statistics.order import Design, plan_trials
+from measures.verdict.device_report import DeviceIdentity, device_report, sample_texts
+from measures.verdict.gate import JobStanding, gate_view, run_outcome
+from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
 from tests.fakes.attempt_story import AttemptStory, CallStory, TrialStory
 
 DEVICE_ID = "host-1"

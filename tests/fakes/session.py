@@ -6,7 +6,7 @@ from typing import Any
 from contract.agent_api import Lease
 from contract.events import Stream
 from contract.rest import GateRequest, RunView
-from controller.analysis.verdicts import ComparisonPlan
+from measures.verdict.metric_verdicts import ComparisonPlan
 from tests.fakes.attempt_story import AttemptStory
 from tests.fakes.farm import FakeAgent, Farm, host_report
 from tests.fakes.paired_attempt import Change, nothing, paired_story

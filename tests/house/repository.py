@@ -8,7 +8,16 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("contract", "controller", "device_agent", "runtime", "workloads", "dashboard", "client")
+PACKAGES = (
+    "contract",
+    "measures",
+    "controller",
+    "device_agent",
+    "runtime",
+    "workloads",
+    "dashboard",
+    "client",
+)
 
 
 @dataclass(frozen=True, slots=True)

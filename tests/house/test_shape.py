@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.house import shape_rules
-from tests.house.repository import Source, Violation, broken, files, package_sources, sources
+from tests.house.repository import PACKAGES, Source, Violation, broken, files, package_sources, sources
 
 SourceRule = Callable[[Source], Iterator[Violation]]
 
@@ -77,4 +77,4 @@ def test_a_test_file_may_mirror_a_folder_or_a_module(path: str) -> None:
 
 def test_the_rules_see_the_packages() -> None:
     seen = {source.path.parts[0] for source in package_sources()}
-    assert {"contract", "controller", "device_agent", "runtime", "workloads", "dashboard", "client"} <= seen
+    assert set(PACKAGES) == seen

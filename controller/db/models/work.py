@@ -35,7 +35,7 @@ class RunRow(Row):
 class JobRow(Row):
     """One cell of a run for one device: tried until it is done.
 
-    `spec` is an AttemptSpec as JSON without `attempt_id`, which each attempt gets at its claim.
+    `spec` is a JobSpec as JSON; `controller.db.job_specs` reads it.
     """
 
     __tablename__ = "jobs"

@@ -217,10 +217,17 @@ def test_a_trace_of_an_attempt_that_was_cut_short_is_sound_too(
 def test_an_attempt_without_events_gets_no_file_and_one_that_stood_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("before")
-    with pytest.raises(InfrastructureError, match="no event of att_x is stored"):
+    with pytest.raises(InfrastructureError, match="no trial of att_x"):
         write_events([], "att_x", path)
     assert [each.name for each in tmp_path.iterdir()] == ["kept"]
     assert path.read_text() == "before"
+
+
+def test_an_attempt_whose_runtime_never_loaded_gets_no_file(streams: Streams, tmp_path: Path) -> None:
+    opened = next(event for event in streams[Stream.CONTROL] if event.type == "stream_opened")
+    with pytest.raises(InfrastructureError, match="nothing to draw"):
+        write_events([opened], "att_x", tmp_path / "file")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_every_option_is_measured_and_the_result_holds_here(tiny_model: Path) ->
     assert 0 <= report.calibration.others_cpu_percent <= 100
     assert {step.message.partition(",")[0] for step in steps} >= set(CALIBRATED_OPTIONS)
     assert all(step.limit_s == 2.0 for step in steps)
-    arm = ArmSpec(arm="paged", mode="paged", calibration=report.calibration)
+    arm = ArmSpec(arm="paged", mode="paged")
     machine = this_machine()
     here = calibration_key(decide_compute(arm.engine, machine), machine, model_digest(tiny_model))
-    assert set(decide_options(arm, here).origins.values()) == {"calibrated"}
+    assert set(decide_options(arm, here, report.calibration).origins.values()) == {"calibrated"}
 
 
 def test_a_limit_that_is_over_still_gives_each_option_one_round(tiny_model: Path) -> None:

@@ -17,8 +17,8 @@ from tests.runtime.engine.conftest import Run, of_type
 
 
 def decided(given: Calibration | None = None, here: CalibrationKey = KEY, **engine: Any) -> ArmSetup:
-    arm = ArmSpec(arm="paged", mode="paged", engine=EngineOptions(**engine), calibration=given)
-    return decide_options(arm, here)
+    arm = ArmSpec(arm="paged", mode="paged", engine=EngineOptions(**engine))
+    return decide_options(arm, here, given)
 
 
 def values(setup: ArmSetup) -> tuple[int, int, int]:
@@ -76,10 +76,10 @@ def test_an_attempt_runs_with_what_its_device_was_calibrated_to_and_says_so(run:
         max_batch_sequences=1,
         prefill_chunk_tokens=16,
     )
-    calibrated = paged.model_copy(update={"engine": engine, "calibration": given})
+    left_open = paged.model_copy(update={"engine": engine})
     stale = given.model_copy(update={"key": key.model_copy(update={"tier": "another"})})
-    serial = serial.model_copy(update={"calibration": stale})
-    _, events = run(spec.model_copy(update={"arms": [serial, calibrated]}))
+    calibrations = {"serial": stale, "paged": given}
+    _, events = run(spec.model_copy(update={"arms": [serial, left_open], "calibrations": calibrations}))
     (recorded,) = of_type(events, "conditions_recorded")
     arms = recorded.conditions.extra["arms"]
     assert arms["paged"]["option_origins"] == {

@@ -1,1 +1,0 @@
-"""Statistics of a farm's measurements. Pure: numbers in, numbers out; thresholds and seeds are arguments."""

@@ -1,0 +1,1 @@
+"""What the values of two arms say: pairs, verdicts, the gate, and the report of one device."""

@@ -1,0 +1,109 @@
+"""Two runs are compared when they measured the same thing; what differs is named."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from contract.rest import DeviceReportView, Spread
+from contract.states import TargetKind
+from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.verdict.run_difference import RunSide, compare, obstacles
+from tests.fakes.paired_attempt import comparison_plan, measured, paired_story
+
+PLAN = comparison_plan(pairs=2)
+
+
+def _side(run: str, digest: str = "sha256:a", **conditions: Any) -> RunSide:
+    story = paired_story(PLAN)
+    story.conditions(**conditions)
+    identity = DeviceIdentity(
+        "job_01J00000000000000000000000", "", "host-1", "m", "1", TargetKind.HOST, False
+    )
+    report = device_report(identity, PLAN, measured(story), {}, None)
+    return RunSide(f"run_01J0000000000000000000000{run}", digest, report)
+
+
+def _with_wall(side: RunSide, median: float) -> RunSide:
+    arm = side.report.arms["paged"]
+    metrics = {"wall_s": Spread(median=median, min=median, max=median, n=1)}
+    arms = {"paged": arm.model_copy(update={"metrics": metrics})}
+    report: DeviceReportView = side.report.model_copy(update={"arms": arms})
+    return RunSide(side.run_id, side.workload_digest, report)
+
+
+def test_two_runs_of_the_same_thing_may_be_compared() -> None:
+    assert obstacles(_side("0"), _side("1")) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"device_model": "other"},
+        {"os_version": "7"},
+        {"os_build": "x"},
+        {"model_digest": "sha256:other"},
+        {"virtual": True},
+    ],
+)
+def test_another_device_system_or_model_stands_against_it(changed: dict[str, Any]) -> None:
+    (obstacle,) = obstacles(_side("0"), _side("1", **changed))
+    assert obstacle.startswith(next(iter(changed)))
+
+
+def test_another_workload_stands_against_it() -> None:
+    assert obstacles(_side("0"), _side("1", digest="sha256:b")) == ["workload_digest: sha256:a and sha256:b"]
+
+
+def test_the_parameters_that_make_another_workload_are_named() -> None:
+    five = replace(_side("0"), workload={"name": "shared-prefix", "agents": 5, "calls": 2})
+    two = replace(
+        _side("1", digest="sha256:b"), workload={"name": "shared-prefix", "agents": 2, "prefix_tokens": 64}
+    )
+    named = [
+        "workload's agents: 5 and 2",
+        "workload's calls: 2 and left to the default",
+        "workload's prefix_tokens: left to the default and 64",
+    ]
+    assert obstacles(five, two)[1:] == named
+    assert compare(five, two, "paged").differs[-3:] == named
+
+
+def test_another_runtime_is_what_one_compares_and_is_named() -> None:
+    baseline, run = _side("0"), _side("1", runtime_version="2", dtype="bfloat16")
+    assert obstacles(baseline, run) == []
+    assert compare(baseline, run, "paged").differs == [
+        "runtime_version: 1 and 2",
+        "dtype: float32 and bfloat16",
+    ]
+
+
+def test_options_that_the_compared_arm_ran_with_are_named_wherever_they_came_from() -> None:
+    def side(run: str, threads: int, origin: str, serial_threads: int) -> RunSide:
+        arms = {
+            "serial": {"threads": serial_threads},
+            "paged": {"threads": threads, "max_batch_sequences": 8, "option_origins": {"threads": origin}},
+        }
+        return _side(run, threads=serial_threads, extra={"arms": arms})
+
+    asked, calibrated = side("0", 2, "asked", 2), side("1", 2, "calibrated", 1)
+    assert compare(asked, calibrated, "paged").differs == []
+    assert compare(asked, calibrated, "serial").differs == ["threads: 2 and 1"]
+    assert compare(asked, side("1", 1, "default", 2), "paged").differs == ["threads: 2 and 1"]
+
+
+@pytest.mark.parametrize("said", [None, "all", ["paged"], {"paged": 2}, {"paged": None}])
+def test_a_runtime_that_says_something_else_of_its_arms_can_be_compared(said: Any) -> None:
+    assert compare(_side("0"), _side("1", extra={"arms": said}), "paged").differs == []
+
+
+def test_the_change_is_of_the_medians_in_percent_of_the_baseline() -> None:
+    comparison = compare(_with_wall(_side("0"), 2.0), _with_wall(_side("1"), 1.5), "paged")
+    assert comparison.change_percent == {"wall_s": -25.0}
+    assert comparison.metrics["wall_s"][0].median == 2.0
+
+
+def test_a_baseline_of_zero_has_no_percentage() -> None:
+    comparison = compare(_with_wall(_side("0"), 0.0), _with_wall(_side("1"), 1.5), "paged")
+    assert comparison.change_percent == {}
+    assert "wall_s" in comparison.metrics
