@@ -1,6 +1,6 @@
 """YAML to plain data that still knows its lines. Untrusted: size, depth, count and aliases are limited.
 
-Values are those of YAML 1.2 (core schema, https://yaml.org/spec/1.2.2/#103-core-schema). What YAML 1.1 reads
+Values are those of YAML 1.2.2 (10.3, the core schema). What YAML 1.1 reads
 differently (`010`, `1:30`, `yes`) is refused, since a person may mean either.
 """
 
