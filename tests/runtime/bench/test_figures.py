@@ -21,8 +21,8 @@ from measures.metrics.arms import arm_report
 from measures.metrics.samples import samples_of
 from runtime.bench.figures import percentile_95, pool_waste_percent, trial_figures
 from runtime.bench.trial_events import PoolInUse, TrialEvents, read_attempt
-from runtime.engine.cli import main
-from runtime.engine.emit import stream_of
+from runtime.measured.cli import main
+from runtime.measured.emit import stream_of
 from tests.fakes.attempt_specs import attempt_folder, attempt_spec, shared_prefix
 
 MODES = ["serial", "serial_cached", "paged"]
