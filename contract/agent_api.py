@@ -1,8 +1,7 @@
 """The surface between device agent and controller: enrol, hello, claim, renew, events, result.
 
 Source: service.md 8.5 and 8.6. Every write carries the fence; the server states times in each answer.
-Paths: POST /agent/enroll, /agent/hello, /agent/claims, /agent/leases/{id}:renew,
-/agent/attempts/{id}/events, PUT /agent/attempts/{id}/result, PUT /agent/attempts/{id}/artifacts/{name}.
+The paths stand in contract/routes.py.
 """
 
 from datetime import UTC, datetime

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from controller.attempts.times import FarmTimes
+from controller.states.times import FarmTimes
 
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
 SESSION_SECRET_BYTES: Final = 32

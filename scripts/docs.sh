@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .venv/bin/python -m contract.generate
-.venv/bin/python -m controller.attempts.diagram
+.venv/bin/python -m controller.states.diagram

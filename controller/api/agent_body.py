@@ -7,8 +7,8 @@ from typing import TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from controller.attempts.presence import require_contract
 from controller.errors import BadRequestError
+from controller.protocol.enrolment import require_contract
 
 Body = TypeVar("Body", bound=BaseModel)
 

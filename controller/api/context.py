@@ -10,8 +10,8 @@ from typing import cast
 from fastapi import Request
 
 from controller.api.bell import Bell
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions, read_only, unit_of_work
+from controller.db.unit_of_work import UnitOfWork
 from controller.settings import Settings
 
 

@@ -5,12 +5,12 @@ import hashlib
 import zstandard
 from sqlalchemy.exc import IntegrityError
 
-from controller.attempts.presence import touch_agent
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository
 from controller.db.events import ArtifactRepository
 from controller.db.models import ArtifactRow, BlobRow
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import ArtifactConflictError, AttemptNotFoundError
+from controller.protocol.enrolment import touch_agent
 
 
 def store_artifact(

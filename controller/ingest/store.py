@@ -8,12 +8,11 @@ from sqlalchemy.exc import IntegrityError
 from contract.agent_api import EventBatchHeader, EventsAnswer
 from contract.events import Stream
 from contract.states import AttemptState, JobState
-from controller.attempts.presence import touch_agent
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository
 from controller.db.events import EventRepository
 from controller.db.models import AttemptRow, EventBatchRow, EventStreamRow
 from controller.db.runs import JobRepository
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import (
     AttemptNotFoundError,
     EventsGapError,
@@ -22,6 +21,7 @@ from controller.errors import (
     StreamSealedError,
 )
 from controller.ingest.batch import Batch
+from controller.protocol.enrolment import touch_agent
 
 
 def store_batch(work: UnitOfWork, device_agent_id: str, attempt_id: str, batch: Batch) -> EventsAnswer:

@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from contract.rest import GateRequest, GateView, RunReport
 from contract.states import JobState, RunState
-from controller.attempts.conclusion import conclude_run, settle_run
 from controller.db.attempts import AttemptRepository
 from controller.db.models import AttemptRow, JobRow, RunRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
+from controller.protocol.endings import conclude_run, settle_run
 from controller.runs.errors import ResultNotReadyError
 from controller.runs.results import JobResult, authoritative_attempt, result_of, summarise
 from controller.runs.run_context import RunContext

@@ -3,8 +3,8 @@
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions
+from controller.db.unit_of_work import UnitOfWork
 
 
 class RunContext(Protocol):

@@ -8,14 +8,14 @@ from contract.jobs import JobSpec
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
 from contract.workload import CompiledWorkload
-from controller.attempts.facts import device_facts
-from controller.attempts.placement import DeviceFacts, misfits, nearest_misses
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.devices import DeviceRepository
 from controller.db.models import JobRow, RunRow
 from controller.db.outbox import Topic
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import SelectorUnsatisfiableError
 from controller.runs.prepare import PreparedRun
+from controller.scheduling.facts import device_facts
+from controller.scheduling.placement import DeviceFacts, misfits, nearest_misses
 
 
 def submit(work: UnitOfWork, prepared: PreparedRun, principal: str) -> RunRow:

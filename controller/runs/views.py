@@ -15,14 +15,14 @@ from contract.rest import (
     RunView,
 )
 from contract.states import JobState
-from controller.attempts.facts import device_calibrations, device_facts, job_facts
-from controller.attempts.placement import Explanation, explain, waiting_reason
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import DeviceRepository
 from controller.db.models import AttemptRow, DeviceRow, JobRow, LeaseRow, RunRow
 from controller.db.runs import JobRepository
+from controller.db.unit_of_work import UnitOfWork
 from controller.runs.reports import report_url
+from controller.scheduling.facts import device_calibrations, device_facts, job_facts
+from controller.scheduling.placement import Explanation, explain, waiting_reason
 
 
 def attempt_view(attempt: AttemptRow, next_seq: Mapping[str, int]) -> AttemptView:

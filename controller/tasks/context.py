@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random, SystemRandom
 
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.session import Sessions, unit_of_work
+from controller.db.unit_of_work import UnitOfWork
 from controller.settings import Settings
 
 

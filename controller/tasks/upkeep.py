@@ -7,9 +7,9 @@ import structlog
 from sqlalchemy import delete, select
 
 from contract.states import RunState
-from controller.attempts.sweep import sweep
 from controller.db.models import IdempotencyKeyRow, OutboxRow, RunRow, TokenKind, TokenRow
 from controller.db.periodic import take_period
+from controller.protocol.sweep import sweep
 from controller.runs.reports import conclude_if_due
 from controller.tasks.context import TaskContext
 

@@ -30,18 +30,17 @@ from contract.rest import DeviceSelector
 from contract.states import JobState, RunState, TargetKind
 from contract.version import CONTRACT_VERSION
 from contract.workload import AgentPlan, Call, CompiledWorkload, Segment, SegmentPart
-from controller.attempts.claims import claim
-from controller.attempts.hello import hello
-from controller.attempts.renewal import renew
-from controller.attempts.results import finish
-from controller.attempts.sweep import SweepCounts, sweep
-from controller.attempts.times import FarmTimes
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.migrate import upgrade_opened
 from controller.db.models import AgentRow, AttemptRow, DeviceRow, JobRow, RunRow
 from controller.db.session import Sessions, open_sessions, read_only, unit_of_work
+from controller.db.unit_of_work import UnitOfWork
 from controller.ingest.batch import Batch
 from controller.ingest.store import store_batch
+from controller.protocol.hello import hello
+from controller.protocol.leases import claim, renew
+from controller.protocol.results import finish
+from controller.protocol.sweep import SweepCounts, sweep
+from controller.states.times import FarmTimes
 
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

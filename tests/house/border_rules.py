@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 from tests.house.repository import Source, Violation
 
-PURE_FOLDERS = ("measures", "controller/attempts", "dashboard/figures")
+PURE_FOLDERS = (
+    *("measures", "controller/states", "controller/scheduling", "controller/protocol"),
+    "dashboard/figures",
+)
 _STATE_NAMES = frozenset({"status", "state"})
 _CLOCKS = frozenset(
     f"time.{name}{suffix}"
@@ -83,14 +86,14 @@ def strayed_commits(source: Source) -> Iterator[Violation]:
 
 
 def strayed_state_changes(source: Source) -> Iterator[Violation]:
-    """The state of a row changes through the table of its machine, in controller/attempts/apply.py."""
-    if not source.is_in("controller") or source.is_in("controller/attempts/apply.py"):
+    """The state of a row changes through the table of its machine, in controller/protocol/transitions.py."""
+    if not source.is_in("controller") or source.is_in("controller/protocol/transitions.py"):
         return
     for node in ast.walk(source.tree):
         if any(_is_foreign_state(target) for target in _targets(node)):
-            yield source.found(node, "a state is set in controller/attempts/apply.py only")
+            yield source.found(node, "a state is set in controller/protocol/transitions.py only")
         elif isinstance(node, ast.Call) and _writes_state(node):
-            yield source.found(node, "a state is written in controller/attempts/apply.py only")
+            yield source.found(node, "a state is written in controller/protocol/transitions.py only")
 
 
 def _targets(node: ast.AST) -> Iterator[ast.expr]:

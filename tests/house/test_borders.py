@@ -42,7 +42,7 @@ SEEDED = [
     ),
     (border_rules.strayed_state_changes, "controller/db/jobs.py", "setattr(row, 'state', new)"),
     (border_rules.clocks_in_pure_code, "measures/metrics/latency.py", "import time\nx = time.time()"),
-    (border_rules.clocks_in_pure_code, "controller/attempts/placement.py", "x = datetime.datetime.now(UTC)"),
+    (border_rules.clocks_in_pure_code, "controller/states/work.py", "x = datetime.datetime.now(UTC)"),
     (border_rules.clocks_in_pure_code, "dashboard/figures/live.py", "from time import monotonic_ns"),
 ]
 ALLOWED = [
@@ -52,7 +52,7 @@ ALLOWED = [
     (border_rules.strayed_torch_imports, "runtime/tiers/native/tier.py", "import torch"),
     (border_rules.strayed_commits, "controller/db/session.py", "session.commit()"),
     (border_rules.strayed_commits, "device_agent/collect/spool.py", "connection.commit()"),
-    (border_rules.strayed_state_changes, "controller/attempts/apply.py", "row.state = new"),
+    (border_rules.strayed_state_changes, "controller/protocol/transitions.py", "row.state = new"),
     (border_rules.strayed_state_changes, "controller/api/live.py", "self.state = new"),
     (border_rules.strayed_state_changes, "controller/app.py", "app.state.sessions = sessions"),
     (border_rules.strayed_state_changes, "controller/db/jobs.py", "insert(Job).values(state='queued')"),

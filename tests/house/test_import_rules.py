@@ -40,8 +40,8 @@ SEEDED = [
     (RUNTIME_LAYERS, "runtime/engine", "import runtime.measured"),
     (RUNTIME_LAYERS, "runtime/calibration", "import runtime.bench"),
     ("Tiers of kernels know nothing of each other", "runtime/tiers/cuda", "import runtime.tiers.native"),
-    ("State tables and placement know no store", "controller/attempts/placement.py", "import sqlalchemy"),
-    (LAYERS, "controller/db", "import controller.attempts"),
+    ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
+    (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
 ]
 ALLOWED = [

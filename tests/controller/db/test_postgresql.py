@@ -11,15 +11,15 @@ from alembic.migration import MigrationContext
 from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
 from contract.states import JobOutcome
-from controller.attempts.claims import claim, close_claim
-from controller.attempts.unit_of_work import UnitOfWork
 from controller.db.migrate import is_current, upgrade
 from controller.db.models import Row
 from controller.db.session import open_sessions, unit_of_work
+from controller.db.unit_of_work import UnitOfWork
 from controller.errors import StoreBusyError
-from tests.controller.attempts.simulation import Simulation
+from controller.protocol.leases import claim, close_claim
 from tests.controller.farm import Farm, control_lines, fixed_id
 from tests.controller.postgresql import Server, find_binaries, running_server
+from tests.controller.protocol.simulation import Simulation
 
 BINARIES = find_binaries()
 pytestmark = [

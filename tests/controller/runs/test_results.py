@@ -10,9 +10,9 @@ from contract.events import Stream
 from contract.failures import FAILURES, FailureReason
 from contract.rest import GateView, RunReport, RunView
 from contract.states import GateExit, RunOutcome, RunState
-from controller.attempts.sweep import sweep
 from controller.db.events import SampleRepository
 from controller.db.models import AttemptSummaryRow, JobRow, SampleRow
+from controller.protocol.sweep import sweep
 from controller.runs.reports import conclude_if_due
 from controller.runs.results import summarise
 from tests.fakes.farm import Farm, host_report

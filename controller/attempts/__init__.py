@@ -1,1 +1,0 @@
-"""The life of runs, jobs, attempts and devices. No clock in here: the time is passed in."""
