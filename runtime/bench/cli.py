@@ -123,8 +123,7 @@ def _shape(model_path: Path, request: BenchRequest) -> tuple[ModelConfig, int]:
 
 def _rates_of(conditions: Conditions, config: ModelConfig) -> MachineRates:
     """Beside the runs: the same device, precision and threads (set by the attempt, and still so)."""
-    arms = conditions.extra.get("arms", {})
-    device = next((arm["device"] for arm in arms.values() if "device" in arm), "cpu")
+    device = next((arm.device for arm in conditions.arms.values() if arm.device), "cpu")
     return measure_rates(config, Placement.named(conditions.dtype, device))
 
 
