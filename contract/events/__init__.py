@@ -38,6 +38,7 @@ from contract.events.device import (
 )
 from contract.events.envelope import EventEnvelope, Stream
 from contract.events.lifecycle import (
+    ArmConditions,
     BudgetRow,
     Conditions,
     ConditionsRecorded,
@@ -207,6 +208,7 @@ __all__ = [
     "STREAMS_OF_TYPE",
     "AgentFinished",
     "AgentRetried",
+    "ArmConditions",
     "BatchExecuted",
     "BatchMember",
     "BatterySampled",
