@@ -30,7 +30,7 @@ from measures.verdict.device_report import DeviceIdentity
 from measures.verdict.judge import Verdict
 from measures.verdict.metric_verdicts import ComparisonPlan
 
-ANALYSIS_VERSION: Final = 4
+ANALYSIS_VERSION: Final = 5
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT)
