@@ -70,7 +70,7 @@ def device_report(
         os_version=told.os_version if told else identity.os_version,
         kind=identity.kind,
         virtual=identity.virtual or bool(conditions and conditions.virtual),
-        conditions=conditions.model_dump(mode="json") if conditions else {},
+        conditions=conditions,
         arms=arms,
         pairs=_pairs(measured),
         wall_reduction_percent=reduction_percent(*walls) if walls else None,
