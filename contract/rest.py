@@ -6,7 +6,7 @@ from pydantic import AwareDatetime, Field, PositiveInt
 
 from contract import bounds
 from contract.calibration import Calibration
-from contract.events.lifecycle import BudgetRow
+from contract.events.lifecycle import BudgetRow, Conditions
 from contract.failures import FailureReason
 from contract.ids import AttemptId, DeviceAgentId, DeviceId, JobId, Name, RunId
 from contract.jobs import ArmMode, BuildRef, EngineOptions, Limits
@@ -313,7 +313,8 @@ class DeviceReportView(ContractModel):
     os_version: str
     kind: TargetKind
     virtual: bool
-    conditions: dict[str, Any]
+    conditions: Conditions | None
+    """None where the runtime told none."""
     arms: dict[str, ArmReport]
     pairs: list[PairView] = []
     """In their order; a pair without any completed trial is left out."""

@@ -12,8 +12,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from contract.events import Event, EventLineError, Stream
-from contract.failures import FailureReason
+from contract.events import Stream, parse_event
 from contract.rest import DeviceReportView, GateRequest
 from contract.states import AttemptState
 from controller.db.attempts import AttemptRepository
@@ -26,16 +25,19 @@ from controller.db.session import read_only
 from controller.runs.run_context import RunContext
 from measures.facts.attempt import FailureNote
 from measures.metrics.samples import SampleValue
-from measures.verdict.attempt_analysis import analyse, without_result
+from measures.verdict.attempt_analysis import analyse
 from measures.verdict.device_report import DeviceIdentity
 from measures.verdict.judge import Verdict
 from measures.verdict.metric_verdicts import ComparisonPlan
 
-ANALYSIS_VERSION: Final = 4
+ANALYSIS_VERSION: Final = 5
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT)
-"""The log stream is the trace: large, allowed to have losses, and of no influence on any figure."""
+"""The log stream is the trace: large, and allowed to have losses. Only its block events have a metric."""
+_BLOCK_KINDS: Final = tuple(
+    f'"{kind}"'.encode() for kind in ("blocks_allocated", "blocks_shared", "blocks_released", "block_evicted")
+)
 
 # Which attempt speaks for its job: the first of these states that one is in, the newest of several.
 _SPEAKS: Final = (
@@ -89,10 +91,14 @@ def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
     return min(ranked, key=lambda attempt: (_SPEAKS.index(attempt.state), -attempt.number), default=None)
 
 
-def stored_events(session: Session, attempt_id: str) -> dict[Stream, list[Event]]:
-    """Every event that analysis reads."""
+def stored_lines(session: Session, attempt_id: str) -> dict[Stream, list[bytes]]:
+    """Every line that analysis reads; of the log, those of blocks."""
     events = EventRepository(session)
-    return {stream: list(events.events(attempt_id, stream)) for stream in ANALYSED_STREAMS}
+    lines = {stream: [line for _, line in events.lines(attempt_id, stream)] for stream in ANALYSED_STREAMS}
+    lines[Stream.LOG] = [
+        line for _, line in events.lines(attempt_id, Stream.LOG) if any(kind in line for kind in _BLOCK_KINDS)
+    ]
+    return lines
 
 
 def result_of(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> JobResult:
@@ -114,14 +120,10 @@ def compute(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> 
     """Facts, samples, verdicts and report from the events. Events that cannot be analysed give a report that
     says so, and no figure."""
     identity, plan = _identity(session, job, attempt), plan_of(run, job)
-    ended = attempt.ended_at is not None
-    try:
-        events = stored_events(session, attempt.attempt_id)
-    except EventLineError as error:
-        note = FailureNote(FailureReason.EVENTS_INVALID, str(error))
-        analysis = without_result(identity, plan, note, ended=ended)
-    else:
-        analysis = analyse(identity, plan, events, _failure(attempt), ended=ended)
+    # Read first and parsed within: a fault of the store is not one of the events.
+    stored = stored_lines(session, attempt.attempt_id)
+    events = {stream: map(parse_event, lines) for stream, lines in stored.items()}
+    analysis = analyse(identity, plan, events, _failure(attempt), ended=attempt.ended_at is not None)
     result = JobResult(
         report=analysis.report,
         verdicts=dict(analysis.verdicts),

@@ -3,7 +3,7 @@
 All times are nanoseconds of the runtime's own monotonic clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,8 +21,8 @@ from contract.events import (
 from contract.failures import FailureReason
 from measures.errors import AnalysisInputError
 
-AttemptEvents = Mapping[Stream, Sequence[Event]]
-"""The events of each stream in their order; a stream may be missing."""
+AttemptEvents = Mapping[Stream, Iterable[Event]]
+"""The events of each stream in their order; a stream may be missing. Of the log, block events are enough."""
 
 
 class ImpossibleEventsError(AnalysisInputError):
@@ -80,7 +80,7 @@ class TrialConditions:
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """One trial, with what it was measured under."""
+    """One trial, with what it was measured under. blocks_peak: None without a whole trace of the pool."""
 
     trial: int
     arm: str
@@ -93,6 +93,7 @@ class TrialFacts:
     calls: tuple[CallFacts, ...]
     memory: tuple[MemorySampled, ...]
     kv: tuple[KvSampled, ...]
+    blocks_peak: int | None
     memory_warnings: int
     conditions: TrialConditions
 

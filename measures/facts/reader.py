@@ -41,6 +41,7 @@ from measures.facts.attempt import (
     TrialFacts,
     TrialStatus,
 )
+from measures.facts.block_ledger import BlockEvent, PeakReader
 from measures.facts.conditions import ConditionReader
 
 _CallEvent = CallAdmitted | TokenEmitted | CallFinished | CallFailed | SequencePreempted
@@ -121,6 +122,7 @@ class _TrialReader:
     newest: dict[tuple[str, int], _CallReader] = field(default_factory=dict)
     memory: list[MemorySampled] = field(default_factory=list)
     kv: list[KvSampled] = field(default_factory=list)
+    peak: PeakReader | None = None
     memory_warnings: int = 0
 
     def arrive(self, event: CallArrived) -> None:
@@ -161,6 +163,7 @@ class _TrialReader:
             calls=tuple(call.facts() for call in self.calls),
             memory=tuple(self.memory),
             kv=tuple(self.kv),
+            blocks_peak=self.peak.result() if self.peak else None,
             memory_warnings=self.memory_warnings,
             conditions=conditions,
         )
@@ -210,6 +213,12 @@ class _AttemptReader:
                 self.trials[event.trial].kv.append(event)
             case _:
                 self.sensors.runtime(event)
+
+    def log(self, event: Event) -> None:
+        if isinstance(event, BlockEvent) and event.trial in self.trials:
+            trial = self.trials[event.trial]
+            trial.peak = trial.peak or PeakReader(trial.kv)
+            trial.peak.apply(event)
 
     def agent(self, event: Event) -> None:
         if isinstance(event, MemorySampled):
@@ -274,18 +283,20 @@ def _notes_of(event: Event) -> Iterator[FailureNote]:
 def attempt_facts(events: AttemptEvents) -> AttemptFacts:
     """Facts of an attempt, finished or not; ImpossibleEventsError when its events contradict each other.
 
-    The log stream is not read: it is the trace, may be dropped, and no metric depends on it.
+    Of the log stream, which is the trace and may have losses, nothing is read but the blocks of the pool.
     """
     reader = _AttemptReader()
-    control = events.get(Stream.CONTROL, ())
-    for event in control:
+    for event in events.get(Stream.CONTROL, ()):
+        reader.opened_ns = event.t_mono_ns if reader.opened_ns is None else reader.opened_ns
         reader.control(event)
     for event in events.get(Stream.SAMPLES, ()):
         reader.samples(event)
+    for event in events.get(Stream.LOG, ()):
+        reader.log(event)
     for event in events.get(Stream.DEVICE_AGENT, ()):
         reader.agent(event)
     return AttemptFacts(
-        opened_ns=control[0].t_mono_ns if control else None,
+        opened_ns=reader.opened_ns,
         conditions=reader.conditions,
         budgets=dict(reader.budgets),
         trials=tuple(reader.trial_facts(trial) for trial in reader.trials.values()),

@@ -1,11 +1,11 @@
 """Lines for the live figures, from raw events; x in seconds since the attempt's first control event."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from contract.events import Event, KvSampled, MemorySampled, Stream, TokenEmitted
 from contract.rest import Point, Series
-from measures.facts.attempt import AttemptEvents, AttemptFacts
+from measures.facts.attempt import AttemptFacts
 from measures.metrics.latency import agent_ttft_ns
 
 MAX_POINTS = 600
@@ -15,7 +15,7 @@ _NS_PER_MS = 1e6
 _BYTES_PER_MB = 1e6
 
 
-def live_series(events: AttemptEvents, facts: AttemptFacts) -> list[Series]:
+def live_series(events: Mapping[Stream, Sequence[Event]], facts: AttemptFacts) -> list[Series]:
     """Output rate, footprint and limit, KV blocks, TTFT per agent; a line without points is left out."""
     if facts.opened_ns is None:
         return []

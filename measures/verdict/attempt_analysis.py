@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from contract.events import EventLineError
 from contract.failures import FailureReason
 from contract.rest import DeviceReportView
 from measures.facts.attempt import AttemptEvents, AttemptFacts, FailureNote, ImpossibleEventsError
@@ -44,17 +45,11 @@ def analyse(
         _check_planned(facts, plan)
         samples = [sample for trial in facts.trials for sample in samples_of(trial)]
         return _answer(identity, plan, Measured(facts, samples, ended), failure)
-    except ImpossibleEventsError as error:
+    except (EventLineError, ImpossibleEventsError) as error:
         note = FailureNote(FailureReason.EVENTS_INVALID, str(error))
     except Exception as error:
         note = FailureNote(FailureReason.ANALYSIS_FAILED, f"{type(error).__name__}: {error}")
-    return without_result(identity, plan, note, ended=ended)
-
-
-def without_result(
-    identity: DeviceIdentity, plan: ComparisonPlan, note: FailureNote, *, ended: bool
-) -> AttemptAnalysis:
-    """A report without a figure, whose verdicts and failures say why."""
+    # A report without a figure, whose verdicts and failures say why.
     return _answer(identity, plan, Measured(_NOTHING, (), ended, unanswered=note.detail), note)
 
 

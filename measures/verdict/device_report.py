@@ -10,10 +10,11 @@ from contract.states import TargetKind
 from measures.facts.attempt import AttemptFacts, FailureNote
 from measures.facts.conditions import condition_flags
 from measures.metrics.arms import arm_report, medians_of
+from measures.metrics.change import reduction_percent, speedup
 from measures.metrics.flatness import flatness_of
 from measures.verdict.judge import Verdict
 from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdict_view
-from measures.verdict.serial_reading import ArmMedians, read_result, reduction_percent, speedup
+from measures.verdict.serial_reading import ArmMedians, read_result
 
 LEVEL_PERCENT = 3.0
 """A median that moved by no more is "about the same" in the reading."""
@@ -58,7 +59,7 @@ def device_report(
         os_version=told.os_version if told else identity.os_version,
         kind=identity.kind,
         virtual=identity.virtual or bool(conditions and conditions.virtual),
-        conditions=conditions.model_dump(mode="json") if conditions else {},
+        conditions=conditions,
         arms=arms,
         pairs=_pairs(measured),
         wall_reduction_percent=reduction_percent(*walls) if walls else None,

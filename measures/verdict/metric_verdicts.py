@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from contract.jobs import ArmSpec, TrialSpec
@@ -73,7 +73,11 @@ def _verdict(name: str, plan: ComparisonPlan, measured: Measured) -> Verdict:
     if not problem:
         pairs = metric_pairs(name, plan, measured)
         try:
-            return judge(pairs, direction, floor_percent, plan.gate.alpha, Assumptions(seed=plan.seed))
+            verdict = judge(pairs, direction, floor_percent, plan.gate.alpha, Assumptions(seed=plan.seed))
+            if verdict.verdict is VerdictWord.NO_DATA and _was_measured(name, plan, measured):
+                # Nobody's fault: the metric has no ratio, for instance because it is 0.
+                return replace(verdict, verdict=VerdictWord.INCONCLUSIVE)
+            return verdict
         except AnalysisInputError as error:
             # A request that an earlier version took: today's bounds refuse it (contract/bounds.py).
             problem = str(error)
@@ -87,6 +91,13 @@ def _verdict(name: str, plan: ComparisonPlan, measured: Measured) -> Verdict:
         pairs_dropped=0,
         drops=Drops(0, 0, 0, 0),
     )
+
+
+def _was_measured(name: str, plan: ComparisonPlan, measured: Measured) -> bool:
+    """Whether every trial of every pair went as it should and has a value."""
+    valued = trial_values(measured.samples, name)
+    sound = {trial.trial for trial in measured.facts.trials if trial.trial in valued and not _unsound(trial)}
+    return all(trial.trial in sound for sides in _planned_pairs(plan).values() for trial in sides.values())
 
 
 def metric_pairs(name: str, plan: ComparisonPlan, measured: Measured) -> list[Pair]:
@@ -133,16 +144,22 @@ def _spoiled(trial: TrialFacts | None, value: float | None) -> str:
     """Why the trial cannot stand in a pair; empty when it can."""
     if trial is None:
         return "the trial never ran"
+    unsound = _unsound(trial)
+    if unsound:
+        return unsound
+    if value is None:
+        return "the metric was not measured"
+    return f"{value:g} has no log ratio" if value <= 0 else ""
+
+
+def _unsound(trial: TrialFacts) -> str:
+    """Why nothing that was measured in the trial counts; empty when it does."""
     if not trial.completed:
         return f"the trial {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
     if trial.above_nominal:
         return f"thermal state {trial.conditions.thermal_state}"
     if trial.conditions.low_power_mode:
         return "low-power mode was on"
-    if value is None:
-        return "the metric was not measured"
-    if value <= 0:
-        return f"{value:g} has no log ratio"
     return ""
 
 

@@ -137,3 +137,11 @@ def test_values_of_two_units_drop_their_pair_and_say_so() -> None:
     verdict = _analysis(PLAN, story).verdicts["wall_s"]
     assert (verdict.pairs_used, verdict.pairs_dropped) == (0, 3)
     assert "is too far from the other arm's" in verdict.reason
+
+
+def test_a_metric_that_is_0_in_an_arm_is_inconclusive_and_not_the_labs_fault() -> None:
+    plan = comparison_plan(3, GateRequest(metrics=["queue_ms"]))
+    analysis = _analysis(plan, paired_story(plan))
+    gate = gate_view([_gate(analysis)], plan.gate)
+    assert (gate.verdict, gate.exit_code) == ("inconclusive", GateExit.INCONCLUSIVE)
+    assert "0 has no log ratio" in gate.reason

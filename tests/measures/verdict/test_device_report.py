@@ -64,7 +64,8 @@ def test_there_is_no_reading_against_an_arm_that_is_not_serial() -> None:
 def test_the_device_is_the_one_that_was_measured_not_what_it_is_now() -> None:
     report = _report(paired_story(PLAN))
     assert (report.device_model, report.os_version) == ("testhost", "6.1")
-    assert report.conditions["dtype"] == "float32"
+    assert report.conditions is not None
+    assert report.conditions.dtype == "float32"
 
 
 def test_an_emulated_device_is_not_named_after_the_machine_that_emulates_it() -> None:
