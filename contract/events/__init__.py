@@ -20,12 +20,10 @@ from contract.events.calls import (
     ToolWaitStarted,
 )
 from contract.events.device import (
-    AppCrashed,
     BatterySampled,
     DeviceAgentRestarted,
     EventRefused,
     HostSampled,
-    JetsamKilled,
     KvSampled,
     MemorySampled,
     MemoryWarned,
@@ -90,8 +88,6 @@ Event = Annotated[
     | ThermalSampled
     | BatterySampled
     | MemoryWarned
-    | JetsamKilled
-    | AppCrashed
     | PhaseChanged
     | RuntimeStarted
     | RuntimeExited
@@ -149,7 +145,7 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                *("jetsam_killed", "app_crashed", "phase_changed", "runtime_started", "runtime_exited"),
+                *("phase_changed", "runtime_started", "runtime_exited"),
                 *(
                     "device_agent_restarted",
                     "transport_lost",
@@ -206,7 +202,6 @@ __all__ = [
     "STREAMS_OF_TYPE",
     "AgentFinished",
     "AgentRetried",
-    "AppCrashed",
     "ArmConditions",
     "BatchExecuted",
     "BatchMember",
@@ -230,7 +225,6 @@ __all__ = [
     "EventLineError",
     "EventRefused",
     "HostSampled",
-    "JetsamKilled",
     "KvSampled",
     "LogLine",
     "MemoryBudgeted",
