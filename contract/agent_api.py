@@ -12,10 +12,10 @@ from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_va
 from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT, ArtifactRef
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
-from contract.failures import FailureReason
 from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
+from contract.run_end import RunEnd
 from contract.states import DeviceState, TargetKind
 from contract.version import CONTRACT_VERSION
 
@@ -196,13 +196,10 @@ class EventsAnswer(ContractModel):
     directive: Literal["continue", "cancel"]
 
 
-class ResultRequest(SentModel):
+class ResultRequest(RunEnd):
     """The agent's last word on an attempt. Accepted only when every event up to last_seq is stored."""
 
     fence: Fence
-    outcome: Literal["succeeded", "failed", "errored", "refused", "cancelled", "timed_out"]
-    reason: FailureReason | None = None
-    detail: Annotated[str, Field(max_length=4000)] = ""
     last_seq: dict[Stream, Count]
     artifacts: Annotated[list[ArtifactRef], Field(max_length=MAX_ARTIFACTS_PER_ATTEMPT)] = []
     """Files that must be stored before it is accepted; none is taken after it."""
