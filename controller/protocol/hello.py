@@ -54,7 +54,6 @@ def _answer(work: UnitOfWork, agent: AgentRow, report: Hello, standings: list[De
         lives = lease is not None and lease.released_at is None and _agrees(lease, agent, held)
         (go_on if lives else stop).append(held.lease_id)
     return HelloAnswer(
-        server_time=work.now,
         hello_interval_s=work.times.hello_interval_s,
         claim_wait_s=work.times.claim_wait_s,
         continue_leases=go_on,
