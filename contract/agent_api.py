@@ -1,6 +1,6 @@
 """The surface between device agent and controller: enrol, hello, claim, renew, events, result.
 
-Source: service.md 8.5 and 8.6. Every write carries the fence; the server states times in each answer.
+Every write carries the fence; the server states durations in each answer, and no clock is compared.
 The paths stand in contract/routes.py.
 """
 
@@ -123,7 +123,6 @@ class DeviceStanding(ContractModel):
 class HelloAnswer(ContractModel):
     """Leases not named in `continue_leases` are to be abandoned: stop, clean, keep the spool."""
 
-    server_time: AwareDatetime
     hello_interval_s: Seconds
     claim_wait_s: Seconds
     continue_leases: list[LeaseId]
@@ -172,7 +171,6 @@ class RenewRequest(ContractModel):
 class RenewAnswer(ContractModel):
     """Cancel travels here; 410 `lease-gone` means stop, clean, hello."""
 
-    server_time: AwareDatetime
     ttl_s: Seconds
     renew_interval_s: Seconds
     margin_s: Seconds

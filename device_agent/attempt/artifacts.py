@@ -27,7 +27,7 @@ _SECRET: Final = re.compile(
     rb"""(?i)(\bbearer\s+|(?:\b|_)(?:token|password|secret|api[_-]?key|authorization)["']?\s*[:=]\s*["']?)"""
     rb"""[^\s"',;&]{4,}"""
 )
-_HOME: Final = re.compile(rb"(?:/home|/Users|/private/var/mobile|/var/mobile)/[^/\s\"':]+")
+_HOME: Final = re.compile(rb"(?:/home|/Users|(?:/private)?/var/mobile)/[^/\s\"':]+")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_.-]+")
 
 
