@@ -107,7 +107,7 @@ def test_the_log_can_be_dropped_without_losing_a_metric() -> None:
             "battery_sampled",
             '"level_percent":5,"charging":true,"temperature_celsius":NaN',
         ),
-        ("energy_j", "energy_sampled", '"energy_j":1e999,"method":"x"'),
+        ("level_percent", "battery_sampled", '"level_percent":1e999,"charging":true'),
         ("others_cpu_percent", "host_sampled", '"others_cpu_percent":-Infinity,"open_files":1'),
         ("conditions.extra.y", "conditions_recorded", '"conditions":{"extra":{"y":NaN}}'),
     ],
