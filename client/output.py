@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from rich.console import Console, RenderableType
 
 from client.errors import ClientError, InfrastructureError, error_report
-from client.figures_as_text import printable
+from client.plain_text import printable
 
 # Enough for a report where nobody can say how wide the reader's window is.
 _WIDTH_WITHOUT_TERMINAL = 120

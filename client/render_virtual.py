@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from client.demo_sizes import MODEL
-from client.figures_as_text import printable
+from client.plain_text import printable
 from contract.virtual_devices import SOCKET_VARIABLE, EmulatorView, FaultKind, VirtualDeviceView
 
 

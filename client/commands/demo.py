@@ -33,6 +33,7 @@ from client.render import HEADLINE_METRICS, report_view
 from client.settings import read_settings
 from contract.rest import DeviceView, RunReport, RunView
 from contract.states import DeviceState, GateExit, RunOutcome
+from measures.wording import less_time
 
 DEVICE_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.5
@@ -227,7 +228,7 @@ def _is_wanted(device: DeviceView, wanted: DemoDevices) -> bool:
 def demo_view(result: DemoResult) -> Text:
     """The last lines of the demo; the report stands above them, on standard error."""
     lines = [
-        f"{result.wall_reduction_percent:.1f} % less wall time, {result.speedup:.2f} times as fast",
+        less_time(result.wall_reduction_percent, result.speedup),
         f"gate: {result.gate.verdict}, exit code {int(result.gate.exit_code)}",
         f"events lost {result.events_lost}, duplicated {result.events_duplicated}",
         f"dashboard: {result.report_url}",
