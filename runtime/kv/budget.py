@@ -1,4 +1,4 @@
-"""The memory budget (B5): what the KV pool may take, and how many agents that admits."""
+"""The memory budget: what the KV pool may take, and how many agents that admits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Sizes of one arm from its options, the memory limit and the workload (B5), and the table that says so."""
+"""Sizes of one arm from its options, the memory limit and the workload, and the table that says so."""
 
 import time
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def _blocks_wanted(engine: EngineOptions, mode: ArmMode, sizes: WorkloadSizes) -
     """Blocks that the workload can use; the options may say less, never more than that."""
     size = engine.block_tokens
     if mode == "serial":
-        # B11: the baseline has one contiguous cache, as long as its longest sequence.
+        # The baseline has one contiguous cache, as long as its longest sequence.
         wanted = -(-sizes.at_most_tokens // size)
     else:
         # Every agent's longest sequence kept whole, a tail block and a copy for each, watermarks on top.
