@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from client.errors import UnexpectedAnswerError
+from client.errors import InfrastructureError
 from contract.events import CallFailed, CallFinished, Event, TokenEmitted, TrialFinished, TrialStarted
 
 _NS_PER_S = 1e9
@@ -57,7 +57,7 @@ class TrialTally:
         try:
             return self.trials[trial]
         except KeyError:
-            raise UnexpectedAnswerError(
+            raise InfrastructureError(
                 "unexpected-answer", f"the stored events tell of trial {trial} before its start"
             ) from None
 
