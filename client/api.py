@@ -10,17 +10,15 @@ from pydantic import BaseModel, SecretStr
 
 from client.refusals import built, client_error_of
 from contract import routes
+from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
 from contract.health import Health
 from contract.queries import ComparisonQuery, EventsQuery, RunsQuery
 from contract.rest import (
     AttemptView,
     Comparison,
-    DeviceAction,
-    DeviceList,
+    DevicePage,
     DeviceView,
-    EnrollmentToken,
-    EnrollmentTokenRequest,
     EventsPage,
     GateView,
     JobExplanation,
@@ -156,7 +154,7 @@ class DynofarmClient:
 
     # --- devices
 
-    def devices(self) -> DeviceList:
+    def devices(self) -> DevicePage:
         """All devices of the farm."""
         return self.call(routes.LIST_DEVICES)
 
@@ -186,7 +184,7 @@ class DynofarmClient:
         """The metric catalogue."""
         return self.call(routes.LIST_METRICS)
 
-    def enrollment_token(self, request: EnrollmentTokenRequest) -> EnrollmentToken:
+    def enrollment_token(self, request: EnrollmentTokenRequest) -> NewToken:
         """A new one-time token for one device agent; needs an admin's token."""
         return self.call(routes.CREATE_ENROLLMENT_TOKEN, request)
 

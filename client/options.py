@@ -18,10 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from client.api import DynofarmClient
 from client.errors import ClientError, InfrastructureError, UsageError
-from client.farm_home import DEFAULT_URL, FarmHome
+from client.farm_home import FarmHome
 from client.output import Output
 from client.refusals import client_error_of
 from client.settings import read_settings
+from contract.home import DEFAULT_URL
 from contract.ids import RunId
 from contract.states import GateExit
 from rest.address import Address

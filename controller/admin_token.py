@@ -5,17 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from contract.home import HomeFolder
 from controller.api.context import ApiContext
 from controller.db.models import TokenKind, TokenScope
 from controller.db.tokens import TokenGrant, TokenRepository
 
-ADMIN_TOKEN_FILE: Final = "admin-token"
 _ENROLMENT_VALID: Final = timedelta(minutes=10)
 
 
 def ensure_admin_token(context: ApiContext, home: Path) -> Path:
     """The file with a token that the database knows; a new one at first, or when either was lost."""
-    path = home / ADMIN_TOKEN_FILE
+    path = HomeFolder(home).admin_token_file
     text = home_token(home)
     with context.unit_of_work() as work:
         tokens = TokenRepository(work.session)
@@ -29,7 +29,7 @@ def ensure_admin_token(context: ApiContext, home: Path) -> Path:
 def home_token(home: Path) -> str:
     """The text of the token that this home has; empty without one that can be read."""
     try:
-        return (home / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip()
+        return HomeFolder(home).admin_token_file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""
 

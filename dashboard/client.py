@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from contract import routes
 from contract.ids import DeviceId, RunId
 from contract.queries import ComparisonQuery, RunsQuery
-from contract.rest import Comparison, DeviceList, DeviceView, LiveView, RunPage, RunReport, RunView
+from contract.rest import Comparison, DevicePage, DeviceView, LiveView, RunPage, RunReport, RunView
 from dashboard.errors import DashboardError, dashboard_error_of, not_found, not_signed_in
 from rest.errors import RestError
 from rest.transport import AsyncTransport, Caller
@@ -38,7 +38,7 @@ class FarmReader:
         self._rest = rest
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
-    async def devices(self) -> DeviceList:
+    async def devices(self) -> DevicePage:
         """Every device of the farm."""
         return await self._get("the list of devices", routes.LIST_DEVICES)
 

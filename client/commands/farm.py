@@ -14,8 +14,8 @@ from client.local_farm import FarmCommand, LocalFarm, own_environment, stopped_b
 from client.options import ControllerOptions, HomeOptions
 from client.output import Output
 from client.settings import read_settings
+from contract.administration import EnrollmentTokenRequest
 from contract.model import ContractModel
-from contract.rest import EnrollmentTokenRequest
 from contract.states import GateExit
 from rest.tries import Patience
 

@@ -127,7 +127,7 @@ class BenchSession:
     def _run_round(self, number: int, workload: CompiledWorkload, due: list[str], measured: Measured) -> None:
         ended: list[tuple[EndedTrial, float]] = []
         attempt = self._run_attempt(self._spec(workload, due), ended)
-        if len(ended) != len(due) or any(trial.finished is None for trial in attempt.trials):
+        if len(ended) != len(due) or any(trial.facts.finished_ns is None for trial in attempt.trials):
             raise BadAttemptSpecError("workload", "a trial did not reach its end")
         for events, (trial, percent) in zip(attempt.trials, ended, strict=True):
             measured.runs.append(Run(trial.arm, number, events, percent, trial.events_ns))

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from contract.events import RuntimeStage
+from contract.events import ArmConditions, RuntimeStage
 from contract.failures import FAILURES, FailureReason, Fault
 from contract.jobs import ArmSpec, AttemptSpec, TrialSpec
 from contract.workload import Segment
@@ -160,14 +159,14 @@ class Attempt:
         return plans
 
     def _record_conditions(self, model: LlamaModel, digest: str) -> None:
-        arms: dict[str, dict[str, Any]] = {
-            arm.arm: {
-                "mode": arm.mode,
+        arms = {
+            arm.arm: ArmConditions(
+                mode=arm.mode,
                 **self._computes[arm.arm].as_conditions(),
-                "block_tokens": arm.engine.block_tokens,
-                "contamination_check": arm.engine.contamination_check,
+                block_tokens=arm.engine.block_tokens,
+                contamination_check=arm.engine.contamination_check,
                 **self._setups[arm.arm].as_conditions(),
-            }
+            )
             for arm in self._spec.arms
         }
         self._emitter.emit(conditions_event(self._spec, self._machine, model.config, digest, arms))

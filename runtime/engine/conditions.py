@@ -5,10 +5,9 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from contract.calibration import CalibrationKey
-from contract.events import Conditions, ConditionsRecorded, Producer
+from contract.events import ArmConditions, Conditions, ConditionsRecorded, Producer
 from contract.jobs import AttemptSpec
 from runtime.engine.compute import ComputeSetup
 from runtime.engine.emit import PENDING_SEQ
@@ -94,7 +93,7 @@ def calibration_key(compute: ComputeSetup, machine: Machine, digest: str) -> Cal
 
 
 def conditions_event(
-    spec: AttemptSpec, machine: Machine, config: ModelConfig, digest: str, arms: dict[str, dict[str, Any]]
+    spec: AttemptSpec, machine: Machine, config: ModelConfig, digest: str, arms: dict[str, ArmConditions]
 ) -> ConditionsRecorded:
     """`arms`: per arm its tier, dtype, threads and more; the event names those of the first arm on top."""
     first = arms[spec.arms[0].arm]
@@ -111,12 +110,13 @@ def conditions_event(
             memory_bytes=machine.memory_bytes,
             runtime_name=RUNTIME_NAME,
             runtime_version=installed_version("dynofarm"),
-            tier=first["tier"],
-            dtype=first["dtype"],
-            threads=first["threads"],
+            tier=first.tier,
+            dtype=first.dtype,
+            threads=first.threads,
             model_name=spec.model,
             model_digest=digest,
             model_parameters=parameter_count(config),
-            extra={"torch": installed_version("torch"), "architecture": config.architecture, "arms": arms},
+            arms=arms,
+            extra={"torch": installed_version("torch"), "architecture": config.architecture},
         ),
     )

@@ -43,7 +43,7 @@ class ArmSetup:
             "max_batch_sequences": self.max_batch_sequences,
             "prefill_chunk_tokens": self.prefill_chunk_tokens,
             "option_origins": dict(self.origins),
-            "calibrated_at": None if self.calibration is None else self.calibration.measured_at.isoformat(),
+            "calibrated_at": None if self.calibration is None else self.calibration.measured_at,
             "calibration_ignored": self.ignored,
         }
 

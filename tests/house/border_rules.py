@@ -33,8 +33,8 @@ def _imports(source: Source) -> Iterator[tuple[ast.AST, str]]:
 # The worker drives real devices; the emulator uses two codecs; their tests are independent clients.
 _SPEAK_TO_PHONES = (
     "device_agent/ios_worker",
-    "device_agent/virtual/dtx.py",
-    "device_agent/virtual/xpc.py",
+    "device_agent/virtual/protocols/dtx.py",
+    "device_agent/virtual/protocols/xpc.py",
     "tests/device_agent/ios_worker",
     "tests/device_agent/virtual",
 )

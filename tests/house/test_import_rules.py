@@ -13,6 +13,8 @@ from tests.house.repository import PACKAGES, ROOT
 
 ROLES = "Roles meet only in the contract"
 LAYERS = "Controller layers"
+AGENT_LAYERS = "Device agent layers"
+PHONES = "Two packages of the device agent speak to iPhones"
 EMULATOR = "The emulator of iPhones and the code that drives real ones know nothing of each other"
 # Rule, the folder into which a module is seeded, what that module imports.
 SEEDED = [
@@ -24,7 +26,12 @@ SEEDED = [
     ("Workloads know the contract only", "workloads", "import fastapi"),
     ("A runtime is told everything and serves nobody", "runtime", "import workloads"),
     ("The device agent never opens a workload and never loads a model", "device_agent", "import torch"),
-    ("Two packages of the device agent speak to iPhones", "device_agent/ios", "import pymobiledevice3.dtx"),
+    (PHONES, "device_agent/targets/ios", "import pymobiledevice3.dtx"),
+    (AGENT_LAYERS, "device_agent/collect", "import device_agent.attempt.lease"),
+    (AGENT_LAYERS, "device_agent/floor", "import device_agent.targets.port"),
+    (AGENT_LAYERS, "device_agent/targets/host", "import device_agent.attempt.outcome"),
+    (AGENT_LAYERS, "device_agent/ios_worker", "import device_agent.recording.plaintext"),
+    ("Emulator layers", "device_agent/virtual/link", "import device_agent.virtual.device.device"),
     (EMULATOR, "device_agent/virtual", "import device_agent.ios_worker"),
     ("The controller needs no phone, no tensor and no figure", "controller", "import plotly"),
     ("The dashboard reads REST, not tables", "dashboard", "import sqlalchemy.orm"),

@@ -147,7 +147,7 @@ def test_conditions_say_what_was_measured(run: Run) -> None:
     tier = "native" if why_not_here(Kinds("float32", "float32")) is None else "aten"
     assert (conditions.dtype, conditions.threads, conditions.tier) == ("float32", 1, tier)
     assert conditions.model_digest.startswith("sha256:")
-    assert set(conditions.extra["arms"]) == {"serial", "paged"}
+    assert set(conditions.arms) == {"serial", "paged"}
 
 
 def test_arms_of_different_precision_run_in_one_attempt(run: Run) -> None:
@@ -157,7 +157,7 @@ def test_arms_of_different_precision_run_in_one_attempt(run: Run) -> None:
     exit_code, events = run(spec.model_copy(update={"arms": [serial, low]}))
     assert exit_code == RuntimeExit.COMPLETED
     (conditions,) = of_type(events, "conditions_recorded")
-    assert {name: arm["dtype"] for name, arm in conditions.conditions.extra["arms"].items()} == {
+    assert {name: arm.dtype for name, arm in conditions.conditions.arms.items()} == {
         "serial": "float32",
         "paged": "bfloat16",
     }

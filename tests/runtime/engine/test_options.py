@@ -81,14 +81,14 @@ def test_an_attempt_runs_with_what_its_device_was_calibrated_to_and_says_so(run:
     calibrations = {"serial": stale, "paged": given}
     _, events = run(spec.model_copy(update={"arms": [serial, left_open], "calibrations": calibrations}))
     (recorded,) = of_type(events, "conditions_recorded")
-    arms = recorded.conditions.extra["arms"]
+    arms = {arm: each.model_dump(mode="json") for arm, each in recorded.conditions.arms.items()}
     assert arms["paged"]["option_origins"] == {
         "threads": "calibrated",
         "max_batch_sequences": "calibrated",
         "prefill_chunk_tokens": "calibrated",
     }
     assert (arms["paged"]["max_batch_sequences"], arms["paged"]["prefill_chunk_tokens"]) == (1, 16)
-    assert arms["paged"]["calibrated_at"] == "2026-11-29T00:00:00+00:00"
+    assert arms["paged"]["calibrated_at"] == "2026-11-29T00:00:00Z"
     assert arms["serial"]["prefill_chunk_tokens"] == (256 if key.tier == "native" else 512)
     assert "tier: another then" in arms["serial"]["calibration_ignored"]
     # They were used and not only named.
