@@ -5,7 +5,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import httpx
 from pydantic import BaseModel, SecretStr
 
 from client.refusals import built, client_error_of
@@ -32,7 +31,7 @@ from contract.rest import (
     WorkloadList,
 )
 from rest.errors import RestError
-from rest.transport import Ask, Caller, Transport
+from rest.transport import Ask, Caller, Network, Transport
 
 Answer = TypeVar("Answer")
 
@@ -47,7 +46,7 @@ class DynofarmClient:
         url: str,
         token: SecretStr,
         caller: Caller | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Network | None = None,
     ) -> None:
         """`url` such as http://127.0.0.1:8000; `transport` replaces the network in tests."""
         try:

@@ -13,6 +13,7 @@ from contract.problems import PROBLEM_TYPE_PREFIX, PROBLEMS, Problem, ProblemCod
 from contract.routes import Route
 from rest.errors import (
     BY_CODE,
+    AnswerInvalidError,
     ControllerFailedError,
     ControllerUnreachableError,
     NotFoundError,
@@ -57,7 +58,7 @@ def answer_of(route: Route[Answer], address: str, got: HttpAnswer) -> Answer:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UnexpectedAnswerError(
+        raise AnswerInvalidError(
             f"{route} at {address} gave no {kind.__name__}: {printable_text(where)}: {first['msg']}; "
             "install the same dynofarm version here and on the controller"
         ) from error

@@ -30,7 +30,11 @@ class RestError(Exception):
         self.detail = detail
 
 
-class SettingError(RestError):
+class UndecidedError(RestError):
+    """The controller decided nothing: once the cause is gone, the same call may have any answer."""
+
+
+class SettingError(UndecidedError):
     """An address, token or certificate file that cannot be used; nothing was sent."""
 
     fault = Fault.JOB
@@ -41,7 +45,7 @@ class SettingError(RestError):
         self.code = code
 
 
-class UnavailableError(RestError):
+class UnavailableError(UndecidedError):
     """No answer now; the true controller may answer the next time."""
 
     fault = Fault.LAB
@@ -73,11 +77,15 @@ class ControllerFailedError(UnavailableError):
         self.trace_id = problem.trace_id
 
 
-class UnexpectedAnswerError(RestError):
+class UnexpectedAnswerError(UndecidedError):
     """An answer that the contract does not know: another version, or another server."""
 
     code = "unexpected-answer"
     fault = Fault.LAB
+
+
+class AnswerInvalidError(UnexpectedAnswerError):
+    """A success whose body breaks the contract: the controller acted, and would answer the same again."""
 
 
 class NotOurFarmError(UnexpectedAnswerError):

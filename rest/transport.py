@@ -29,6 +29,8 @@ from rest.tries import Patience, Tries
 from rest.trust import tls_context, trusting_nobody
 
 Answer = TypeVar("Answer")
+Network = httpx.AsyncBaseTransport
+"""What carries requests; tests give another."""
 Waits = Callable[[RestError, float], None]
 
 _ACCEPT: Final = f"application/json, {PROBLEM_MEDIA_TYPE}"
@@ -66,9 +68,7 @@ class Ask(Generic[Answer]):
 class AsyncTransport:
     """Asks one controller, within one event loop."""
 
-    def __init__(
-        self, url: str, caller: Caller | None = None, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, url: str, caller: Caller | None = None, transport: Network | None = None) -> None:
         """SettingError for a bad address or certificate file. `transport` replaces the network in tests."""
         self.address = Address.of(url)
         self._caller = caller or Caller()
@@ -218,9 +218,7 @@ def _root(error: BaseException) -> BaseException:
 class Transport:
     """The same for a caller without an event loop of its own; not for several threads at once."""
 
-    def __init__(
-        self, url: str, caller: Caller | None = None, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, url: str, caller: Caller | None = None, transport: Network | None = None) -> None:
         """As AsyncTransport."""
         self._runner = asyncio.Runner()
         self._transport = AsyncTransport(url, caller, transport)

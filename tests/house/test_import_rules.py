@@ -38,7 +38,7 @@ SEEDED = [
     ("The client is thin and starts other roles as processes only", "client", "import controller.errors"),
     ("Measures are a leaf over the contract", "measures", "import httpx"),
     ("The transport is a leaf over the contract", "rest", "import controller.errors"),
-    ("Only the transport speaks HTTP to a controller", "controller", "import httpx"),
+    ("Only the transport speaks HTTP to a controller", "dashboard", "import httpx"),
     ("Decisions of the transport touch no network", "rest/tries.py", "import asyncio"),
     ("Measures are a leaf over the contract", "measures/facts", "import controller.db"),
     ("Each part of measures rests on those before it", "measures/metrics", "import measures.verdict"),
