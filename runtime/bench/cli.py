@@ -24,10 +24,10 @@ from runtime.bench.arriving_prefill import arriving_prefill
 from runtime.bench.report import Findings, Rates, build_report, wanted_runs
 from runtime.bench.seeded_ids import seeded_prompts
 from runtime.bench.session import BenchSession, Measured
-from runtime.engine.errors import CancelledError
-from runtime.engine.signals import cancelling_on_signals
-from runtime.engine.sizes import workload_sizes
 from runtime.errors import BadAttemptSpecError, ModelFileMissingError, RuntimeFault
+from runtime.measured.errors import CancelledError
+from runtime.measured.signals import cancelling_on_signals
+from runtime.measured.sizes import workload_sizes
 from runtime.model.config import ModelConfig
 from runtime.model.loader import open_weights
 from runtime.model.machine_rates import MachineRates, measure_rates

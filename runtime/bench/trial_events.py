@@ -21,7 +21,7 @@ from contract.events.trace import BatchMember
 from measures.facts.attempt import CallFacts, TrialFacts
 from measures.facts.reader import attempt_facts
 from measures.metrics.samples import SampleValue, samples_of
-from runtime.engine.emit import stream_of
+from runtime.measured.emit import stream_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,12 @@ def strayed_phone_imports(source: Source) -> Iterator[Violation]:
 
 
 def strayed_torch_imports(source: Source) -> Iterator[Violation]:
-    """Tensors live in runtime/model and its native tier: everything else works on ids and counts."""
-    if source.is_in("runtime/model") or source.is_in("runtime/native"):
+    """Tensors live in runtime/model and the tiers of kernels: everything else works on ids and counts."""
+    if source.is_in("runtime/model", "runtime/tiers"):
         return
     for node, name in _imports(source):
         if name.split(".")[0] == "torch":
-            yield source.found(node, "only runtime/model and runtime/native may import torch")
+            yield source.found(node, "only runtime/model and runtime/tiers may import torch")
 
 
 def strayed_commits(source: Source) -> Iterator[Violation]:

@@ -61,7 +61,7 @@ ALLOWED = [
         "import pymobiledevice3.dtx",
     ),
     (border_rules.strayed_torch_imports, "runtime/model/llama.py", "import torch"),
-    (border_rules.strayed_torch_imports, "runtime/native/tier.py", "import torch"),
+    (border_rules.strayed_torch_imports, "runtime/tiers/native/tier.py", "import torch"),
     (border_rules.strayed_commits, "controller/db/session.py", "session.commit()"),
     (border_rules.strayed_commits, "device_agent/collect/spool.py", "connection.commit()"),
     (border_rules.strayed_state_changes, "controller/protocol/transitions.py", "row.state = new"),

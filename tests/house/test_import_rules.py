@@ -13,6 +13,7 @@ from tests.house.repository import PACKAGES, ROOT
 
 ROLES = "Roles meet only in the contract"
 LAYERS = "Controller layers"
+RUNTIME_LAYERS = "Runtime layers"
 AGENT_LAYERS = "Device agent layers"
 PHONES = "Two packages of the device agent speak to iPhones"
 EMULATOR = "The emulator of iPhones and the code that drives real ones know nothing of each other"
@@ -44,7 +45,11 @@ SEEDED = [
     ("Each part of measures rests on those before it", "measures/metrics", "import measures.verdict"),
     ("Facts and metrics need no numeric library", "measures/metrics", "import numpy"),
     ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
-    ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
+    (RUNTIME_LAYERS, "runtime/kv", "import runtime.schedule"),
+    (RUNTIME_LAYERS, "runtime/model", "import runtime.tiers"),
+    (RUNTIME_LAYERS, "runtime/engine", "import runtime.measured"),
+    (RUNTIME_LAYERS, "runtime/calibration", "import runtime.bench"),
+    ("Tiers of kernels know nothing of each other", "runtime/tiers/cuda", "import runtime.tiers.native"),
     ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
     (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
@@ -52,6 +57,7 @@ SEEDED = [
 ALLOWED = [
     ("controller/app.py", "import dashboard"),
     ("runtime/model", "import torch"),
+    ("runtime/tiers/aten", "import torch"),
     ("client", "import workloads"),
     ("client", "import measures.metrics"),
     ("runtime/bench", "import measures.metrics"),

@@ -12,7 +12,7 @@ from contract.events import (
 )
 from runtime.bench.figures import pool_waste_percent, trial_figures
 from runtime.bench.trial_events import PoolInUse, TrialEvents, read_attempt
-from runtime.engine.cli import main
+from runtime.measured.cli import main
 from tests.fakes.attempt_specs import attempt_folder, attempt_spec, shared_prefix
 from tests.fakes.trial_facts import trial_facts
 

@@ -10,8 +10,8 @@ from contract.bench import BenchRequest
 from runtime.bench.recording import WITHOUT_EVENTS
 from runtime.bench.report import wanted_runs
 from runtime.bench.session import BenchSession, Measured
-from runtime.engine.errors import CancelledError
 from runtime.errors import BadAttemptSpecError, ContextOverflowError
+from runtime.measured.errors import CancelledError
 from tests.runtime.bench.conftest import FakeMachine, MakeRequest, small_work
 
 
