@@ -12,7 +12,7 @@ from contract import routes
 from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
 from contract.health import Health
-from contract.queries import ComparisonQuery, EventsQuery, RunsQuery
+from contract.queries import ComparisonQuery, DevicesQuery, EventsQuery, RunsQuery
 from contract.rest import (
     AttemptView,
     Comparison,
@@ -153,9 +153,17 @@ class DynofarmClient:
 
     # --- devices
 
-    def devices(self) -> DevicePage:
-        """All devices of the farm."""
-        return self.call(routes.LIST_DEVICES)
+    def devices(self, query: DevicesQuery | None = None) -> DevicePage:
+        """All devices that match, every page in one."""
+        asked = query or DevicesQuery()
+        found: list[DeviceView] = []
+        while True:
+            page = self.call(routes.LIST_DEVICES, query=asked)
+            found += page.devices
+            # A server that does not move on must not be asked for ever.
+            if page.next_page_token is None or page.next_page_token == asked.page_token:
+                return DevicePage(devices=found)
+            asked = asked.model_copy(update={"page_token": page.next_page_token})
 
     def device(self, device_id: str) -> DeviceView:
         """One device."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from contract.failures import Fault
 from contract.model import printable_text
@@ -27,6 +27,8 @@ from rest.errors import (
 Answer = TypeVar("Answer")
 
 MAX_ANSWER_BYTES: Final = 64 << 20
+MAX_FILE_BYTES: Final = 1 << 30
+"""For an answer that is a file; the controller takes none that is larger."""
 # With these a server or a proxy says "not now"; the same request may succeed later.
 NOT_NOW: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _SHOWN_CHARACTERS: Final = 200
@@ -51,10 +53,12 @@ def answer_of(route: Route[Answer], address: str, got: HttpAnswer) -> Answer:
     if got.status == HTTPStatus.NO_CONTENT and route.may_be_empty:
         return None  # type: ignore[return-value]  # the route's Answer includes None
     kind: Any = route.answer
-    if not issubclass(kind, BaseModel):
-        return kind(got.content.decode("utf-8", errors="replace"))  # type: ignore[no-any-return]
+    if kind is bytes:
+        return got.content  # type: ignore[return-value]
+    if kind is str:
+        return got.content.decode("utf-8", errors="replace")  # type: ignore[return-value]
     try:
-        return kind.model_validate_json(got.content)  # type: ignore[no-any-return]
+        return TypeAdapter(kind).validate_json(got.content)  # type: ignore[no-any-return]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

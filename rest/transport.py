@@ -17,7 +17,7 @@ from contract.health import HealthQuery, is_proof
 from contract.problems import PROBLEM_MEDIA_TYPE
 from contract.routes import HEALTH, Route, Upload
 from rest.address import Address, check_token
-from rest.answers import MAX_ANSWER_BYTES, HttpAnswer, answer_of
+from rest.answers import MAX_ANSWER_BYTES, MAX_FILE_BYTES, HttpAnswer, answer_of
 from rest.errors import (
     ControllerUnreachableError,
     NotOurFarmError,
@@ -119,7 +119,7 @@ class AsyncTransport:
             try:
                 if not self._is_proven and ask.token is None:
                     await self._prove()
-                return answer_of(ask.route, self.address.url, await self._try(request, ask.timeout_s))
+                return answer_of(ask.route, self.address.url, await self._try(request, ask))
             except RestError as error:
                 if isinstance(error, ControllerUnreachableError):
                     # Whoever listens there next has to prove itself again.
@@ -151,13 +151,14 @@ class AsyncTransport:
         except httpx.InvalidURL as error:
             raise SettingError("bad-address", f"{self.address} cannot be asked: {error}") from error
 
-    async def _try(self, request: httpx.Request, timeout_s: float | None) -> HttpAnswer:
-        limit_s = self.patience.call_s if timeout_s is None else timeout_s
+    async def _try(self, request: httpx.Request, ask: Ask[Any]) -> HttpAnswer:
+        limit_s = self.patience.call_s if ask.timeout_s is None else ask.timeout_s
+        max_bytes = MAX_FILE_BYTES if ask.route.answer is bytes else MAX_ANSWER_BYTES
         connect_s = min(self.patience.connect_s, limit_s)
         request.extensions["timeout"] = {"connect": connect_s, "pool": limit_s}
         try:
             async with asyncio.timeout(limit_s):
-                return await self._exchange(request)
+                return await self._exchange(request, max_bytes)
         except TimeoutError as error:
             raise self._unreachable(f"no answer within {limit_s:.3g} s") from error
         except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
@@ -174,15 +175,15 @@ class AsyncTransport:
         except httpx.HTTPError as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
 
-    async def _exchange(self, request: httpx.Request) -> HttpAnswer:
+    async def _exchange(self, request: httpx.Request, max_bytes: int) -> HttpAnswer:
         response = await self._http.send(request, stream=True)
         try:
             content = bytearray()
             async for chunk in response.aiter_bytes():
                 content += chunk
-                if len(content) > MAX_ANSWER_BYTES:
+                if len(content) > max_bytes:
                     raise UnexpectedAnswerError(
-                        f"{self.address} answered with more than {MAX_ANSWER_BYTES >> 20} MiB"
+                        f"{self.address} answered with more than {max_bytes >> 20} MiB"
                     )
             return HttpAnswer(response.status_code, dict(response.headers), bytes(content))
         finally:
@@ -192,7 +193,7 @@ class AsyncTransport:
         """NotOurFarmError unless the controller shows that it knows the token; the token stays here."""
         challenge = secrets.token_urlsafe(24)
         asked = Ask(HEALTH, query=HealthQuery(challenge=challenge), token=SecretStr(""))
-        got = await self._try(self._request(asked), None)
+        got = await self._try(self._request(asked), asked)
         token = self._token.get_secret_value()
         try:
             health = answer_of(HEALTH, self.address.url, got)

@@ -10,10 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from contract import routes
+from contract.administration import DeviceAction
 from contract.health import Health
 from contract.problems import ProblemCode
 from contract.queries import ComparisonQuery
-from contract.rest import DeviceAction, RunRequest, WorkloadRequest
+from contract.rest import RunRequest, WorkloadRequest
 from rest import errors
 from rest.answers import MAX_ANSWER_BYTES
 from rest.transport import Ask, AsyncTransport, Caller, Transport
