@@ -11,8 +11,9 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from contract import routes
+from contract.artifacts import ArtifactList
 from contract.ids import DeviceId, RunId
-from contract.queries import ComparisonQuery, RunsQuery
+from contract.queries import ComparisonQuery, DevicesQuery, RunsQuery
 from contract.rest import Comparison, DevicePage, DeviceView, LiveView, RunPage, RunReport, RunView
 from dashboard.errors import DashboardError, dashboard_error_of, not_found, not_signed_in
 from rest.errors import RestError
@@ -39,8 +40,16 @@ class FarmReader:
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
     async def devices(self) -> DevicePage:
-        """Every device of the farm."""
-        return await self._get("the list of devices", routes.LIST_DEVICES)
+        """Every device of the farm, all pages in one."""
+        found: list[DeviceView] = []
+        query = DevicesQuery()
+        while True:
+            page = await self._get("the list of devices", routes.LIST_DEVICES, query)
+            found += page.devices
+            # A server that does not move on must not be asked for ever.
+            if page.next_page_token is None or page.next_page_token == query.page_token:
+                return DevicePage(devices=found)
+            query = query.model_copy(update={"page_token": page.next_page_token})
 
     async def device(self, device_id: str) -> DeviceView:
         """One device; an error also for a text that is no id."""
@@ -60,6 +69,10 @@ class FarmReader:
     async def report(self, run_id: str) -> RunReport:
         """The run's results so far."""
         return await self._get(_run(run_id), routes.GET_REPORT, run_id=run_id)
+
+    async def artifacts(self, run_id: str) -> ArtifactList:
+        """The files that the run's attempts left."""
+        return await self._get(_run(run_id), routes.LIST_ARTIFACTS, run_id=run_id)
 
     async def live(self, run_id: str) -> LiveView:
         """The newest attempt's figures."""

@@ -22,7 +22,8 @@ from contract.agent_api import (
     ResultAnswer,
     ResultRequest,
 )
-from contract.ids import AttemptId, LeaseId
+from contract.artifacts import ArtifactRef, ArtifactUpload
+from contract.ids import AttemptId, LeaseId, Name
 from rest.transport import Ask, AsyncTransport, Caller, Network
 from rest.tries import Patience
 
@@ -78,6 +79,12 @@ class ControllerClient:
     async def upload(self, attempt_id: AttemptId, batch_gzip: bytes) -> EventsAnswer:
         """Send one batch: gzip of NDJSON, an EventBatchHeader line first."""
         return await self._rest.call(routes.POST_EVENTS, batch_gzip, attempt_id=attempt_id)
+
+    async def put_artifact(
+        self, attempt_id: AttemptId, name: Name, about: ArtifactUpload, content: bytes
+    ) -> ArtifactRef:
+        """Send one file of the attempt; idempotent."""
+        return await self._rest.call(routes.PUT_ARTIFACT, content, about, attempt_id=attempt_id, name=name)
 
     async def finish(self, attempt_id: AttemptId, body: ResultRequest) -> ResultAnswer:
         """Send the result; idempotent."""

@@ -180,11 +180,17 @@ class EventsMissingError(_EventsLackError):
         return Stream(self.problem.stream) if self.problem.stream in set(Stream) else None
 
 
+class ArtifactsMissingError(RefusedError):
+    """The result names files that the server does not hold: send them again."""
+
+    CODE = ProblemCode.ARTIFACTS_MISSING
+
+
 BY_CODE: dict[str, type[RefusedError]] = {
     kind.CODE: kind
     for kind in (
         *(NotComparableError, LeaseGoneError, FencedError, DeviceAgentOutdatedError, PayloadTooLargeError),
-        *(SeqConflictError, EventsGapError, EventsMissingError),
+        *(SeqConflictError, EventsGapError, EventsMissingError, ArtifactsMissingError),
     )
     if kind.CODE is not None
 }
