@@ -58,6 +58,9 @@ class ProblemCode(StrEnum):
     # The controller itself.
     NOT_READY = "not-ready"
     STORE_BUSY = "store-busy"
+    STORE_UNREACHABLE = "store-unreachable"
+    STORE_FULL = "store-full"
+    STORE_READ_ONLY = "store-read-only"
     INTERNAL = "internal"
 
 
@@ -106,6 +109,9 @@ PROBLEMS: Final = MappingProxyType(
         ProblemCode.STREAM_SEALED: ProblemKind(HTTPStatus.CONFLICT, Fault.FARM_BUG),
         ProblemCode.NOT_READY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
         ProblemCode.STORE_BUSY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_UNREACHABLE: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_FULL: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_READ_ONLY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
         ProblemCode.INTERNAL: ProblemKind(HTTPStatus.INTERNAL_SERVER_ERROR, Fault.FARM_BUG),
     }
 )
