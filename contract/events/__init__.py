@@ -13,7 +13,6 @@ from contract.events.calls import (
     CallFailed,
     CallFinished,
     ContaminationFound,
-    FallbackUsed,
     SequencePreempted,
     SequenceResumed,
     TokenEmitted,
@@ -21,13 +20,10 @@ from contract.events.calls import (
     ToolWaitStarted,
 )
 from contract.events.device import (
-    AppCrashed,
     BatterySampled,
     DeviceAgentRestarted,
-    EnergySampled,
     EventRefused,
     HostSampled,
-    JetsamKilled,
     KvSampled,
     MemorySampled,
     MemoryWarned,
@@ -87,15 +83,11 @@ Event = Annotated[
     | AgentRetried
     | AgentFinished
     | ContaminationFound
-    | FallbackUsed
     | MemorySampled
     | KvSampled
     | ThermalSampled
     | BatterySampled
-    | EnergySampled
     | MemoryWarned
-    | JetsamKilled
-    | AppCrashed
     | PhaseChanged
     | RuntimeStarted
     | RuntimeExited
@@ -138,14 +130,12 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
                 *("runtime_finished", "call_arrived", "call_admitted", "token_emitted", "call_finished"),
                 *("call_failed", "tool_wait_started", "tool_wait_finished", "sequence_preempted"),
                 *("sequence_resumed", "agent_retried", "agent_finished", "contamination_found"),
-                *("fallback_used", "memory_warned"),
+                "memory_warned",
             ),
             _CONTROL,
         ),
         "kv_sampled": _SAMPLES,
-        **dict.fromkeys(
-            ("memory_sampled", "thermal_sampled", "battery_sampled", "energy_sampled"), _SAMPLES_OR_AGENT
-        ),
+        **dict.fromkeys(("memory_sampled", "thermal_sampled", "battery_sampled"), _SAMPLES_OR_AGENT),
         **dict.fromkeys(
             (
                 *("log_line", "blocks_allocated", "blocks_shared", "block_copied", "blocks_released"),
@@ -155,7 +145,7 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                *("jetsam_killed", "app_crashed", "phase_changed", "runtime_started", "runtime_exited"),
+                *("phase_changed", "runtime_started", "runtime_exited"),
                 *(
                     "device_agent_restarted",
                     "transport_lost",
@@ -212,7 +202,6 @@ __all__ = [
     "STREAMS_OF_TYPE",
     "AgentFinished",
     "AgentRetried",
-    "AppCrashed",
     "ArmConditions",
     "BatchExecuted",
     "BatchMember",
@@ -231,14 +220,11 @@ __all__ = [
     "ConditionsRecorded",
     "ContaminationFound",
     "DeviceAgentRestarted",
-    "EnergySampled",
     "Event",
     "EventEnvelope",
     "EventLineError",
     "EventRefused",
-    "FallbackUsed",
     "HostSampled",
-    "JetsamKilled",
     "KvSampled",
     "LogLine",
     "MemoryBudgeted",

@@ -69,7 +69,7 @@ def _require_known(connection: Connection) -> str | None:
 def _is_writable(connection: Connection) -> bool:
     if connection.dialect.name == "postgresql":
         # After a failover to a standby everything can be read, and nothing be written.
-        return connection.scalar(text("SHOW transaction_read_only")) == "off"
+        return bool(connection.scalar(text("SHOW transaction_read_only")) == "off")
     path = connection.engine.url.database
     return not path or path == ":memory:" or os.access(path, os.W_OK)
 

@@ -18,14 +18,14 @@ from controller.errors import (
     StoreUnreachableError,
 )
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
+# PostgreSQL manual, appendix A.
 _BUSY_STATES: Final = frozenset({"40001", "40P01", "55P03", "57014"})
 _FULL_STATES: Final = frozenset({"53100"})
 _READ_ONLY_STATES: Final = frozenset({"25006"})
 _NO_TABLE_STATES: Final = frozenset({"42P01", "3F000"})
 # Classes of states: connection, resources (too many clients, memory), operator, system.
 _AWAY_CLASSES: Final = frozenset({"08", "53", "57", "58"})
-# https://sqlite.org/rescode.html: primary codes.
+# SQLite result codes, primary ones.
 _BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _AWAY_CODES: Final = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

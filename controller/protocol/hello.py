@@ -6,11 +6,12 @@ Source: service.md 8.5 points 2 and 8.
 from datetime import timedelta
 
 from contract.agent_api import DeviceReport, DeviceStanding, HeldLease, Hello, HelloAnswer
+from contract.states import DeviceState
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.models import AgentRow, DeviceRow, LeaseRow
 from controller.db.unit_of_work import UnitOfWork
-from controller.protocol.endings import Ending, end_attempt, expire_overdue
+from controller.protocol.endings import end_attempt, expire_overdue
 from controller.protocol.enrolment import require_contract, touch_agent
 from controller.protocol.observation import Sight, causes_of, condition_of
 from controller.protocol.transitions import move_device
@@ -53,7 +54,6 @@ def _answer(work: UnitOfWork, agent: AgentRow, report: Hello, standings: list[De
         lives = lease is not None and lease.released_at is None and _agrees(lease, agent, held)
         (go_on if lives else stop).append(held.lease_id)
     return HelloAnswer(
-        server_time=work.now,
         hello_interval_s=work.times.hello_interval_s,
         claim_wait_s=work.times.claim_wait_s,
         continue_leases=go_on,
@@ -119,7 +119,7 @@ def _move_here(work: UnitOfWork, device: DeviceRow, agent: AgentRow) -> None:
     if lease is not None:
         attempt = AttemptRepository(work.session).get_locked(lease.attempt_id)
         detail = f"the device was seen on agent {agent.name}"
-        end_attempt(work, attempt, Ending(AttemptCause.LEASE_REVOKED, detail=detail))
+        end_attempt(work, attempt, AttemptCause.LEASE_REVOKED, detail=detail)
     device.device_agent_id = agent.device_agent_id
     device.fence += 1
     if DEVICE_MACHINE.allows(device.state, DeviceCause.MOVED):
@@ -156,7 +156,10 @@ def _observe(work: UnitOfWork, device: DeviceRow, report: DeviceReport, busy: fr
     for cause in causes_of(device.state, sight):
         move_device(work, device, cause, ", ".join(report.reasons))
     # What a verdict or a person wrote there stays until the state changes or the wish to drain is gone.
-    if device.drain_to is None and not DEVICE_MACHINE.allows(device.state, DeviceCause.RELEASE_ORDERED):
+    kept = device.state is DeviceState.RETIRED or DEVICE_MACHINE.allows(
+        device.state, DeviceCause.RELEASE_ORDERED
+    )
+    if device.drain_to is None and not kept:
         device.reasons = list(report.reasons)
 
 
@@ -169,6 +172,6 @@ def _miss(work: UnitOfWork, agent: AgentRow, seen: set[str]) -> None:
         lease = LeaseRepository(work.session).live_of_device(device.device_id)
         if lease is not None:
             attempt = AttemptRepository(work.session).get_locked(lease.attempt_id)
-            end_attempt(work, attempt, Ending(AttemptCause.DEVICE_DETACHED))
+            end_attempt(work, attempt, AttemptCause.DEVICE_DETACHED)
         if DEVICE_MACHINE.allows(device.state, DeviceCause.DETACHED):
             move_device(work, device, DeviceCause.DETACHED, "its agent no longer reports it")

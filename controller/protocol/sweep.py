@@ -14,7 +14,7 @@ from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.models import AttemptRow, ClaimRow, DeviceRow, JobRow, RunRow
 from controller.db.runs import JobRepository
 from controller.db.unit_of_work import UnitOfWork
-from controller.protocol.endings import Ending, end_attempt, expire_overdue, settle_run
+from controller.protocol.endings import end_attempt, expire_overdue, settle_run
 from controller.protocol.transitions import move_device, move_job
 from controller.scheduling.facts import device_facts, job_facts
 from controller.scheduling.placement import explain, waiting_reason
@@ -56,7 +56,7 @@ def _end_overdue_attempts(work: UnitOfWork) -> int:
         attempt = AttemptRepository(work.session).get_locked(found.attempt_id)
         cause = _overdue_cause(work, attempt)
         if cause is not None:
-            end_attempt(work, attempt, Ending(cause, detail="the controller's own deadline"))
+            end_attempt(work, attempt, cause, detail="the controller's own deadline")
             work.session.flush()
             ended += 1
     return ended
@@ -78,10 +78,13 @@ def _lose_devices_of_silent_agents(work: UnitOfWork) -> int:
     lost = 0
     silent_since = work.now - timedelta(seconds=work.times.agent_offline_s)
     for agent in AgentRepository(work.session).silent_since(silent_since):
+        last_seen = agent.last_seen_at.isoformat(timespec="seconds")
         for device in DeviceRepository(work.session).of_agent(agent.device_agent_id):
             if DEVICE_MACHINE.allows(device.state, DeviceCause.AGENT_OFFLINE):
-                detail = f"nothing was heard of agent {agent.name} since {agent.last_seen_at.isoformat()}"
+                detail = f"nothing was heard of device agent {agent.name} since {last_seen}"
                 move_device(work, device, DeviceCause.AGENT_OFFLINE, detail)
+                if device.drain_to is None:
+                    device.reasons = [detail]
                 lost += 1
     return lost
 
