@@ -61,6 +61,7 @@ class ProblemCode(StrEnum):
     STORE_UNREACHABLE = "store-unreachable"
     STORE_FULL = "store-full"
     STORE_READ_ONLY = "store-read-only"
+    SCHEMA_NEWER = "schema-newer"
     INTERNAL = "internal"
 
 
@@ -112,6 +113,7 @@ PROBLEMS: Final = MappingProxyType(
         ProblemCode.STORE_UNREACHABLE: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
         ProblemCode.STORE_FULL: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
         ProblemCode.STORE_READ_ONLY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.SCHEMA_NEWER: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB),
         ProblemCode.INTERNAL: ProblemKind(HTTPStatus.INTERNAL_SERVER_ERROR, Fault.FARM_BUG),
     }
 )

@@ -312,11 +312,7 @@ class NotReadyError(FarmError):
     kind = ProblemCode.NOT_READY
 
 
-class StoreError(FarmError):
-    """Base of what keeps the database from serving; nothing was changed, and it may work later."""
-
-
-class StoreBusyError(StoreError):
+class StoreBusyError(FarmError):
     """Another writer held the database too long, or every connection is in use."""
 
     kind = ProblemCode.STORE_BUSY
@@ -326,7 +322,7 @@ class StoreBusyError(StoreError):
         super().__init__(f"{problem}; try again in a moment")
 
 
-class StoreUnreachableError(StoreError):
+class StoreUnreachableError(FarmError):
     """The database cannot be reached, or cannot be read."""
 
     kind = ProblemCode.STORE_UNREACHABLE
@@ -336,7 +332,7 @@ class StoreUnreachableError(StoreError):
         super().__init__(f"the database cannot be reached ({said}); start it, or look at its log")
 
 
-class StoreFullError(StoreError):
+class StoreFullError(FarmError):
     """The disk of the database is full."""
 
     kind = ProblemCode.STORE_FULL
@@ -345,7 +341,7 @@ class StoreFullError(StoreError):
         super().__init__("the disk of the database is full; free space there, then try again")
 
 
-class StoreReadOnlyError(StoreError):
+class StoreReadOnlyError(FarmError):
     """The database takes no writes: a standby, or a file without the right to write."""
 
     kind = ProblemCode.STORE_READ_ONLY
@@ -356,10 +352,14 @@ class StoreReadOnlyError(StoreError):
         )
 
 
+STORE_ERRORS = (StoreBusyError, StoreUnreachableError, StoreFullError, StoreReadOnlyError)
+"""What keeps the database from serving; nothing was changed, and it may work later."""
+
+
 class SchemaNewerError(FarmError):
     """The tables were made by a newer version of dynofarm than this one."""
 
-    kind = ProblemCode.NOT_READY
+    kind = ProblemCode.SCHEMA_NEWER
 
     def __init__(self, revision: str) -> None:
         """`revision` is the database's, unknown here."""

@@ -47,7 +47,7 @@ def upgrade_opened(sessions: Sessions) -> None:
 
 
 def require_ready(sessions: Sessions) -> None:
-    """Raises a StoreError, NotReadyError or SchemaNewerError where requests cannot be served."""
+    """Raises one of STORE_ERRORS, NotReadyError or SchemaNewerError where requests cannot be served."""
     with (
         store_errors_translated(),
         sessions.engine.execution_options(**{READS: True}).connect() as connection,

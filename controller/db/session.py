@@ -51,7 +51,7 @@ def open_sessions(database_url: str) -> Sessions:
 def unit_of_work(sessions: Sessions) -> Iterator[Session]:
     """One transaction: committed at the end of the block, rolled back by any error.
 
-    Raises a StoreError, and nothing is changed, where the database cannot do it now.
+    Raises one of STORE_ERRORS, and nothing is changed, where the database cannot do it now.
     """
     with store_errors_translated(), sessions.writers() as session, session.begin():
         # SQLAlchemy begins at the first statement; the write lock must be there before the first read.
