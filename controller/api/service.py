@@ -8,7 +8,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from contract import routes
@@ -19,8 +18,9 @@ from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.metrics import ServiceMetrics
 from controller.api.routing import serves
-from controller.db.migrate import is_current
+from controller.db.migrate import require_ready
 from controller.db.models import AttemptRow, DeviceRow, JobRow, OutboxRow, RunRow, TokenScope
+from controller.errors import FarmError
 
 router = APIRouter(tags=["service"])
 
@@ -58,11 +58,12 @@ def health(
 
 @serves(router, routes.READY)
 def ready(context: Annotated[ApiContext, Depends(context_of)], response: Response) -> Health:
-    """200 when requests can be served, 503 when the database is away or not migrated. Open."""
+    """200 when requests can be served, 503 when the database is away, read-only or not migrated. Open."""
+    database = "ok"
     try:
-        database = "ok" if is_current(context.sessions) else "not migrated: run python -m controller migrate"
-    except SQLAlchemyError:
-        database = "not reachable"
+        require_ready(context.sessions)
+    except FarmError as error:
+        database = str(error)
     is_ready = database == "ok"
     response.status_code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
     return Health(
