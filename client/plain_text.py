@@ -12,10 +12,3 @@ def operating_system(device: DeviceReportView) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 call`, `3 calls`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def printable(text: str) -> str:
-    """Without control characters: what a model or a device wrote must not steer the reader's terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )

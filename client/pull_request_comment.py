@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from client.plain_text import operating_system, printable
+from client.plain_text import operating_system
+from contract.model import printable_text
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
 from measures.wording import change, interval, less_time, number, percent, spread, title
 
@@ -133,7 +134,7 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
 
 def _plain(text: str) -> str:
     """One line of text that Markdown shows as it is."""
-    escaped = _MARKUP.sub(r"\\\1", " ".join(printable(text).split()))
+    escaped = _MARKUP.sub(r"\\\1", " ".join(printable_text(text).split()))
     return escaped.translate(_ENTITIES)
 
 

@@ -4,11 +4,8 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from client.plain_text import printable
 from client.render import HEADLINE_METRICS, report_view
 from client.render_lists import device_view, graphs_view, reason_text, runs_table, workload_view
 from contract.rest import RunReport, WorkloadRequest
@@ -79,11 +76,6 @@ def test_workloads_graphs_and_devices_have_their_facts() -> None:
     graphs = compile_request(WorkloadRequest(name="chain"))
     assert "output of planner/0" in _shown(graphs_view(graphs), 200)
     assert "8.0 GB" in _shown(device_view(host_device()), 80)
-
-
-@given(st.text())
-def test_printable_text_has_no_control_characters(text: str) -> None:
-    assert all(char.isprintable() or char in "\n\t" for char in printable(text))
 
 
 def test_a_reason_of_the_registry_says_what_to_do_and_a_sentence_stays_as_it_is() -> None:
