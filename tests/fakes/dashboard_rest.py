@@ -12,7 +12,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel
 
+from contract.artifacts import ArtifactList, ArtifactView
 from contract.failures import Fault
+from contract.headers import SESSION_COOKIE
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from contract.rest import (
     Comparison,
@@ -24,7 +26,6 @@ from contract.rest import (
     RunView,
 )
 
-COOKIE = "dynofarm_session"
 SESSION = "a-session-that-is-good"
 
 
@@ -36,6 +37,7 @@ class FakeFarm:
     runs: list[RunView] = field(default_factory=list)
     lives: dict[str, LiveView] = field(default_factory=dict)
     reports: dict[str, RunReport] = field(default_factory=dict)
+    artifacts: list[ArtifactView] = field(default_factory=list)
     comparison: Comparison | None = None
     not_comparable: str = ""
     next_page_token: str | None = None
@@ -49,7 +51,7 @@ class FakeFarm:
         """Status and body of one GET."""
         self.calls.append(target)
         time.sleep(self.delay_s)
-        if cookies != {COOKIE: SESSION}:
+        if cookies != {SESSION_COOKIE: SESSION}:
             return _problem(HTTPStatus.UNAUTHORIZED, "not-authenticated", "send a valid token")
         if self.broken_status is not None:
             return _problem(self.broken_status, "internal", "something broke; read the log")
@@ -75,6 +77,8 @@ class FakeFarm:
                 return next((run for run in self.runs if run.run_id == run_id), None)
             case ["v1", "runs", run_id, "live"]:
                 return self.lives.get(run_id)
+            case ["v1", "runs", run_id, "artifacts"]:
+                return ArtifactList(run_id=run_id, artifacts=self.artifacts)
             case ["v1", "runs", run_id, "report"]:
                 return self.reports.get(run_id)
             case ["v1", "runs", _, "comparison"]:
