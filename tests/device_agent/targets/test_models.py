@@ -74,7 +74,7 @@ def test_a_folder_with_capitals_is_found_too(tmp_path: Path) -> None:
     assert model_path(tmp_path, "qwen2.5-0.5b-instruct") == tmp_path / "Qwen2.5-0.5B-Instruct"
 
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 269060552\n"
+POINTER = b"version https://git-lfs.example/spec/v1\noid sha256:00\nsize 269060552\n"
 ADAPTER = b"GGUF" + bytes(20) + b"general.type" + bytes([8, 0, 0, 0, 7]) + bytes(7) + b"adapter"
 USELESS = {
     "tiny-00001-of-00002.gguf": (b"GGUF", "part 1 of 2"),
