@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from client.connection import Ask, Connection, Patience
 from contract.events import Stream
+from contract.headers import IDEMPOTENCY_KEY_HEADER
 from contract.health import Health
 from contract.rest import (
     AttemptView,
@@ -74,7 +75,7 @@ class DynofarmClient:
     def submit(self, request: RunRequest, idempotency_key: str = "") -> RunView:
         """The new run. One key for all tries, so a lost answer never makes a second run."""
         key = idempotency_key or secrets.token_urlsafe(24)
-        headers = {"Idempotency-Key": key}
+        headers = {IDEMPOTENCY_KEY_HEADER: key}
         return self._connection.ask(Ask("POST", "/v1/runs", RunView, body=request, headers=headers))
 
     def runs(self, page_token: str = "", limit: int = 50) -> RunPage:

@@ -1,8 +1,7 @@
 """The surface between device agent and controller: enrol, hello, claim, renew, events, result.
 
 Source: service.md 8.5 and 8.6. Every write carries the fence; the server states times in each answer.
-Paths: POST /agent/enroll, /agent/hello, /agent/claims, /agent/leases/{id}:renew,
-/agent/attempts/{id}/events, PUT /agent/attempts/{id}/result, PUT /agent/attempts/{id}/artifacts/{name}.
+The paths stand in contract/routes.py.
 """
 
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_va
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
-from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
+from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name, Sha256
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
 from contract.states import DeviceState, TargetKind
@@ -202,7 +201,7 @@ class ArtifactRef(ContractModel):
     """A file that belongs to the attempt."""
 
     name: Name
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Sha256
     size_bytes: Count
 
 

@@ -3,54 +3,93 @@
 Run: python -m contract.generate [--check]. Exit 1 when a schema is stale.
 """
 
+import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from contract import agent_api, health, jobs, problems, rest, workload
-from contract.events import EVENT_ADAPTER
+import contract
+from contract import agent_api, ios_app, jobs, problems, runtime_link, workload
+from contract.events import EVENT_ADAPTER, MAX_EVENT_LINE_BYTES, STREAMS_OF_TYPE
 from contract.metrics import METRICS
-from contract.version import CONTRACT_VERSION
+from contract.model import ContractModel
+from contract.states import GateExit
+from contract.version import CONTRACT_VERSION, SUPPORTED_CONTRACT_VERSIONS
 
 SCHEMA_DIRECTORY: Final = Path(__file__).parent / "schema"
+_OF_ONE_ROOT: Final = frozenset({"jobs", "metrics", "problems", "workload"})
+"""Modules whose models are all parts of a document that has a name of its own."""
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """File name to document: the JSON Schema of every body, and the metric catalogue as data."""
+    """File name to document: the JSON Schema of every model here, module by module, and what is no model
+    as data. What is added to a module is in its document without another step."""
     documents = {
         "events.json": EVENT_ADAPTER.json_schema(),
         "workload.json": workload.CompiledWorkload.model_json_schema(),
         "attempt_spec.json": jobs.AttemptSpec.model_json_schema(),
         "problem.json": problems.Problem.model_json_schema(),
     }
-    bodies = {
-        "agent_api.json": (
-            agent_api.EnrollRequest, agent_api.EnrollAnswer, agent_api.Hello, agent_api.HelloAnswer,
-            agent_api.ClaimRequest, agent_api.Lease, agent_api.RenewRequest, agent_api.RenewAnswer,
-            agent_api.EventBatchHeader, agent_api.EventsAnswer,
-            agent_api.ResultRequest, agent_api.ResultAnswer,
-        ),
-        "rest.json": (
-            rest.RunRequest, rest.RunView, rest.RunPage, rest.DeviceList, rest.DeviceAction,
-            rest.WorkloadList, rest.JobExplanation, rest.EnrollmentTokenRequest, rest.EnrollmentToken,
-            rest.MetricList,
-            rest.EventsPage, rest.RunReport, rest.Comparison, rest.LiveView, health.Health,
-        ),
-    }  # fmt: skip
-    for name, models in bodies.items():
-        _, documents[name] = TypeAdapter.json_schemas(
-            [(model.__name__, "validation", TypeAdapter(model)) for model in models]
-        )
+    for name in sorted(_module_names() - _OF_ONE_ROOT):
+        models = _models_of(importlib.import_module(f"contract.{name}"))
+        if models:
+            _, documents[f"{name}.json"] = TypeAdapter.json_schemas(
+                [(model.__name__, "validation", TypeAdapter(model)) for model in models]
+            )
     for document in documents.values():
         document["x-contract-version"] = CONTRACT_VERSION
     documents["metrics.json"] = {
         "x-contract-version": CONTRACT_VERSION,
         "metrics": [definition.model_dump(mode="json") for definition in METRICS.values()],
     }
+    documents["constants.json"] = {"x-contract-version": CONTRACT_VERSION, **_constants()}
     return documents
+
+
+def _module_names() -> set[str]:
+    return {found.name for found in pkgutil.iter_modules(contract.__path__) if not found.ispkg}
+
+
+def _models_of(module: ModuleType) -> list[type[ContractModel]]:
+    return [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, ContractModel)
+        and each.__module__ == module.__name__
+        and each.model_fields
+    ]
+
+
+def _constants() -> dict[str, Any]:
+    """What both sides must agree on and no schema can say."""
+    return {
+        "contract_versions": sorted(SUPPORTED_CONTRACT_VERSIONS),
+        "limits": {
+            "event_line_bytes": MAX_EVENT_LINE_BYTES,
+            "event_batch_bytes": agent_api.MAX_BATCH_BYTES,
+        },
+        "runtime_link": _named_values(runtime_link),
+        "ios_app": _named_values(ios_app),
+        "exit_codes": {
+            "runtime": {each.name.lower(): each.value for each in runtime_link.RuntimeExit},
+            "gate": {each.name.lower(): each.value for each in GateExit},
+        },
+        "streams_of_event_type": {name: sorted(streams) for name, streams in STREAMS_OF_TYPE.items()},
+    }
+
+
+def _named_values(module: ModuleType) -> dict[str, str | int | float]:
+    return {
+        name.lower(): value
+        for name, value in vars(module).items()
+        if name.isupper() and not name.startswith("_") and isinstance(value, str | int | float)
+    }
 
 
 def rendered(document: dict[str, Any]) -> str:

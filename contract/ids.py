@@ -22,5 +22,7 @@ DeviceId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 # An agent, arm, workload or metric is named by people.
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
 BlockId = NewType("BlockId", int)
 TokenId = NewType("TokenId", int)

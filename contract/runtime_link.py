@@ -6,11 +6,13 @@ them on a socket: the reader sends one Subscribe line, then gets event lines, an
 nothing happens. A cut connection loses nothing: subscribe again, or read the file.
 """
 
+from enum import IntEnum
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from contract.events.envelope import Stream
+from contract.events.envelope import Count, MonoNs, Stream
 from contract.model import ContractModel
 
 SPEC_FILE: Final = "spec.json"
@@ -18,28 +20,34 @@ LEASE_FILE: Final = "lease.json"
 EVENTS_FILE: Final = "events.jsonl"
 RUNTIME_LOG_FILE: Final = "runtime.log"
 
+ATTEMPT_DIR_OPTION: Final = "--attempt-dir"
+MODEL_PATH_OPTION: Final = "--model-path"
+SOCKET_OPTION: Final = "--socket"
+
 HEARTBEAT_INTERVAL_S: Final = 2.0
+MAX_SUBSCRIBE_BYTES: Final = 4096
+"""Of the Subscribe line; a longer one ends the connection."""
 
 
 class LeaseFile(ContractModel):
     """Until when the runtime may use the device, on the machine's monotonic clock.
 
     Past the deadline the runtime stops by itself, even when its agent is dead: the controller may
-    by then have given the device to someone else (service.md 8.5, self-fence).
+    by then have given the device to someone else.
     """
 
-    deadline_mono_ns: Annotated[int, Field(ge=0)]
+    deadline_mono_ns: MonoNs
     directive: Literal["continue", "cancel"] = "continue"
     ttl_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Set for a runtime on another machine (a phone), whose clock is not the agent's: the deadline is then
     ttl_s after the runtime first saw this `renewal`, and deadline_mono_ns means nothing to it."""
-    renewal: Annotated[int, Field(ge=0)] = 0
+    renewal: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
 class Subscribe(ContractModel):
     """The reader holds every event of a stream up to and including this number; 0 for none."""
 
-    after: dict[Stream, Annotated[int, Field(ge=0)]] = {}
+    after: dict[Stream, Count] = {}
 
 
 class Heartbeat(ContractModel):
@@ -48,12 +56,21 @@ class Heartbeat(ContractModel):
     type: Literal["heartbeat"] = "heartbeat"
 
 
-class RuntimeExit:
+class RuntimeExit(IntEnum):
     """Exit codes of a runtime's process."""
 
-    COMPLETED: Final = 0
-    FAILED: Final = 1
+    COMPLETED = 0
+    FAILED = 1
     """runtime_finished carries the reason."""
-    USAGE: Final = 2
-    CANCELLED: Final = 3
-    LEASE_EXPIRED: Final = 4
+    USAGE = 2
+    CANCELLED = 3
+    LEASE_EXPIRED = 4
+
+
+def runtime_arguments(attempt_dir: Path, model_path: Path, socket: Path) -> list[str]:
+    """The command line of a runtime, after its program."""
+    return [
+        *(ATTEMPT_DIR_OPTION, str(attempt_dir)),
+        *(MODEL_PATH_OPTION, str(model_path)),
+        *(SOCKET_OPTION, str(socket)),
+    ]

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
+from contract.routes import OPENAPI_PATH
 from controller.api import (
     agent_events,
     agent_leases,
@@ -62,7 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
         # The pages of the framework load scripts from elsewhere; the document itself is served.
         docs_url=None,
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=OPENAPI_PATH,
         lifespan=background.lifespan,
         middleware=[
             Middleware(RequestMiddleware, metrics=metrics),

@@ -1,20 +1,18 @@
 """What can go wrong in the controller: each error names one failure and says who must act.
 
-`kind` is the stable code of the problem document; which HTTP status it gets is decided in one table,
-controller/api/problems.py. Source: style R7, docs/adr/0006.
+`kind` is the code of the problem document; its HTTP status, who must act and whether to try again stand in
+the one table of contract/problems.py. Source: docs/adr/0006.
 """
 
 from typing import ClassVar
 
-from contract.failures import Fault
+from contract.problems import ProblemCode
 
 
 class FarmError(Exception):
-    """Base of all. The text tells a person what to do; `retryable`: the same call may work later."""
+    """Base of all. The text tells a person what to do."""
 
-    kind: ClassVar[str] = "farm-error"
-    fault: ClassVar[Fault] = Fault.FARM_BUG
-    retryable: ClassVar[bool] = False
+    kind: ClassVar[ProblemCode] = ProblemCode.INTERNAL
 
 
 # --- who asks
@@ -23,8 +21,7 @@ class FarmError(Exception):
 class NotAuthenticatedError(FarmError):
     """No token, or one that is unknown, expired, revoked or used up."""
 
-    kind = "not-authenticated"
-    fault = Fault.JOB
+    kind = ProblemCode.NOT_AUTHENTICATED
 
     def __init__(self, detail: str = "send a valid token as `Authorization: Bearer ...`") -> None:
         """`detail` must not say which part of a token was wrong."""
@@ -34,8 +31,7 @@ class NotAuthenticatedError(FarmError):
 class HostRefusedError(FarmError):
     """The Host header is none of this controller's names."""
 
-    kind = "host-refused"
-    fault = Fault.JOB
+    kind = ProblemCode.HOST_REFUSED
 
     def __init__(self) -> None:
         """The names stay untold: whoever asks under a wrong one need not learn them."""
@@ -48,8 +44,7 @@ class HostRefusedError(FarmError):
 class ForbiddenError(FarmError):
     """The token is good, but not for this."""
 
-    kind = "forbidden"
-    fault = Fault.JOB
+    kind = ProblemCode.FORBIDDEN
 
 
 # --- what is asked
@@ -58,8 +53,7 @@ class ForbiddenError(FarmError):
 class BadRequestError(FarmError):
     """One field of a request cannot be used; `pointer` is a JSON pointer into the body."""
 
-    kind = "validation"
-    fault = Fault.JOB
+    kind = ProblemCode.VALIDATION
 
     def __init__(self, pointer: str, detail: str) -> None:
         """`pointer` such as `/engine/kv_pool_tokens`, "" for the body as a whole."""
@@ -71,8 +65,7 @@ class BadRequestError(FarmError):
 class IdempotencyKeyReusedError(FarmError):
     """The key was used before, with another body."""
 
-    kind = "idempotency-key-reused"
-    fault = Fault.JOB
+    kind = ProblemCode.IDEMPOTENCY_KEY_REUSED
 
     def __init__(self, key: str) -> None:
         """`key` is the header's value."""
@@ -82,8 +75,7 @@ class IdempotencyKeyReusedError(FarmError):
 class PayloadTooLargeError(FarmError):
     """A body is larger than its limit, before or after decompression."""
 
-    kind = "payload-too-large"
-    fault = Fault.JOB
+    kind = ProblemCode.PAYLOAD_TOO_LARGE
 
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` is what would have been accepted."""
@@ -94,8 +86,7 @@ class PayloadTooLargeError(FarmError):
 class NotFoundError(FarmError):
     """Base of the errors that say: there is no such thing, or not for you."""
 
-    kind = "not-found"
-    fault = Fault.JOB
+    kind = ProblemCode.NOT_FOUND
     thing: ClassVar[str] = "resource"
 
     def __init__(self, identifier: str) -> None:
@@ -107,36 +98,35 @@ class NotFoundError(FarmError):
 class RunNotFoundError(NotFoundError):
     """No such run."""
 
-    kind = "run-not-found"
+    kind = ProblemCode.RUN_NOT_FOUND
     thing = "run"
 
 
 class JobNotFoundError(NotFoundError):
     """No such job."""
 
-    kind = "job-not-found"
+    kind = ProblemCode.JOB_NOT_FOUND
     thing = "job"
 
 
 class AttemptNotFoundError(NotFoundError):
     """No such attempt, or it belongs to another agent."""
 
-    kind = "attempt-not-found"
+    kind = ProblemCode.ATTEMPT_NOT_FOUND
     thing = "attempt"
 
 
 class DeviceNotFoundError(NotFoundError):
     """No such device."""
 
-    kind = "device-not-found"
+    kind = ProblemCode.DEVICE_NOT_FOUND
     thing = "device"
 
 
 class SelectorUnsatisfiableError(FarmError):
     """No device of the farm matches; `nearest_misses` says, device by device, what would have to differ."""
 
-    kind = "selector-unsatisfiable"
-    fault = Fault.JOB
+    kind = ProblemCode.SELECTOR_UNSATISFIABLE
 
     def __init__(self, pointer: str, nearest_misses: tuple[str, ...]) -> None:
         """`pointer` names the selector in the body; an empty `nearest_misses` means: no devices at all."""
@@ -152,8 +142,7 @@ class SelectorUnsatisfiableError(FarmError):
 class InvalidTransitionError(FarmError):
     """The table of a state machine has no such edge; nothing was changed."""
 
-    kind = "invalid-transition"
-    fault = Fault.JOB
+    kind = ProblemCode.INVALID_TRANSITION
 
     def __init__(self, machine: str, state: str, cause: str) -> None:
         """`machine` such as `device`; `state` where it is, `cause` what was tried."""
@@ -169,8 +158,7 @@ class InvalidTransitionError(FarmError):
 class LeaseGoneError(FarmError):
     """The lease has expired, was revoked or never was: stop, clean, say hello."""
 
-    kind = "lease-gone"
-    fault = Fault.LAB
+    kind = ProblemCode.LEASE_GONE
 
     def __init__(self, lease_id: str) -> None:
         """`lease_id` is the lease that the agent named."""
@@ -180,8 +168,7 @@ class LeaseGoneError(FarmError):
 class FencedError(FarmError):
     """A write came with a fence that is not the attempt's: somebody else has the device now."""
 
-    kind = "fenced"
-    fault = Fault.LAB
+    kind = ProblemCode.FENCED
 
     def __init__(self, sent_fence: int, fence: int) -> None:
         """`sent_fence` came with the write, `fence` is what it would have needed."""
@@ -193,8 +180,7 @@ class FencedError(FarmError):
 class AgentOutdatedError(FarmError):
     """The agent speaks a contract version that is not spoken here."""
 
-    kind = "agent-outdated"
-    fault = Fault.LAB
+    kind = ProblemCode.DEVICE_AGENT_OUTDATED
 
     def __init__(self, found: str, known: tuple[str, ...]) -> None:
         """`found` is the agent's version, `known` what this controller speaks."""
@@ -210,9 +196,7 @@ class AgentOutdatedError(FarmError):
 class EventsGapError(FarmError):
     """The batch starts after the next event that the server needs: send from `next_seq`."""
 
-    kind = "events-gap"
-    fault = Fault.LAB
-    retryable = True
+    kind = ProblemCode.EVENTS_GAP
 
     def __init__(self, stream: str, next_seq: int) -> None:
         """`next_seq` is the first event that the server lacks."""
@@ -224,8 +208,7 @@ class EventsGapError(FarmError):
 class SeqConflictError(FarmError):
     """A sent event differs from the stored one of the same number: two writers, or a rewritten spool."""
 
-    kind = "seq-conflict"
-    fault = Fault.FARM_BUG
+    kind = ProblemCode.SEQ_CONFLICT
 
     def __init__(self, stream: str, seq: int) -> None:
         """`seq` is the first number that differs."""
@@ -237,8 +220,7 @@ class SeqConflictError(FarmError):
 class StreamSealedError(FarmError):
     """The attempt's result was accepted: its events are complete and none may follow."""
 
-    kind = "stream-sealed"
-    fault = Fault.FARM_BUG
+    kind = ProblemCode.STREAM_SEALED
 
     def __init__(self, stream: str, next_seq: int) -> None:
         """`next_seq` is one more than the last stored event."""
@@ -250,9 +232,7 @@ class StreamSealedError(FarmError):
 class EventsMissingError(FarmError):
     """A result names events that are not stored: send from `next_seq`, then the result again."""
 
-    kind = "events-missing"
-    fault = Fault.LAB
-    retryable = True
+    kind = ProblemCode.EVENTS_MISSING
 
     def __init__(self, stream: str, next_seq: int) -> None:
         """`next_seq` is the first event that the server lacks."""
@@ -264,9 +244,7 @@ class EventsMissingError(FarmError):
 class ArtifactsMissingError(FarmError):
     """A result names artifacts that are not stored: send them, then the result again."""
 
-    kind = "artifacts-missing"
-    fault = Fault.LAB
-    retryable = True
+    kind = ProblemCode.ARTIFACTS_MISSING
 
     def __init__(self, missing: tuple[str, ...]) -> None:
         """`missing` are names."""
@@ -277,8 +255,7 @@ class ArtifactsMissingError(FarmError):
 class ArtifactConflictError(FarmError):
     """The attempt already has an artifact of that name with another content."""
 
-    kind = "artifact-conflict"
-    fault = Fault.FARM_BUG
+    kind = ProblemCode.ARTIFACT_CONFLICT
 
     def __init__(self, name: str) -> None:
         """`name` of the artifact."""
@@ -291,17 +268,13 @@ class ArtifactConflictError(FarmError):
 class NotReadyError(FarmError):
     """The controller cannot serve yet: its database is away or not migrated."""
 
-    kind = "not-ready"
-    fault = Fault.LAB
-    retryable = True
+    kind = ProblemCode.NOT_READY
 
 
 class StoreBusyError(FarmError):
     """Another writer held the database too long; nothing was changed."""
 
-    kind = "store-busy"
-    fault = Fault.LAB
-    retryable = True
+    kind = ProblemCode.STORE_BUSY
 
     def __init__(self) -> None:
         """Takes nothing: there is nothing that the caller could do but wait."""

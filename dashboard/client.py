@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from contract.headers import SESSION_COOKIE
 from contract.ids import DeviceId, RunId
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from contract.rest import Comparison, DeviceList, DeviceView, LiveView, RunPage, RunReport, RunView
@@ -27,7 +28,6 @@ from dashboard.errors import (
 )
 from dashboard.wording import sentence
 
-SESSION_COOKIE: Final = "dynofarm_session"
 CALL_DEADLINE_S: Final = 5.0
 MANY_DEADLINE_S: Final = 8.0
 MAX_CALLS_AT_ONCE: Final = 4

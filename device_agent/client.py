@@ -5,11 +5,12 @@ Each method tries once. Errors: ControllerUnreachableError (try again later), Re
 """
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from contract import routes
 from contract.agent_api import (
     ClaimRequest,
     EnrollAnswer,
@@ -64,30 +65,30 @@ class ControllerClient:
 
     async def enroll(self, enrollment_token: str, body: EnrollRequest) -> EnrollAnswer:
         """Exchange the one-time token for the agent's own."""
-        request = self._request("POST", "/agent/enroll", body, enrollment_token)
+        request = self._request(routes.ENROLL, routes.ENROLL.path(), body, enrollment_token)
         return _parsed(await self._send(request, self._call_timeout_s), EnrollAnswer)
 
     async def hello(self, body: Hello) -> HelloAnswer:
         """Report the full state."""
-        request = self._request("POST", "/agent/hello", body)
+        request = self._request(routes.HELLO, routes.HELLO.path(), body)
         return _parsed(await self._send(request, self._call_timeout_s), HelloAnswer)
 
     async def claim(self, body: ClaimRequest) -> Lease | None:
         """Ask for an attempt; None when there is none after body.wait_s."""
-        request = self._request("POST", "/agent/claims", body)
+        request = self._request(routes.CLAIM, routes.CLAIM.path(), body)
         response = await self._send(request, body.wait_s + self._call_timeout_s)
         return None if response.status_code == httpx.codes.NO_CONTENT else _parsed(response, Lease)
 
     async def renew(self, lease_id: LeaseId, body: RenewRequest, timeout_s: float) -> RenewAnswer:
         """Keep the lease. timeout_s: an answer after that is of no use."""
-        request = self._request("POST", f"/agent/leases/{lease_id}:renew", body)
+        request = self._request(routes.RENEW, routes.RENEW.path(lease_id=lease_id), body)
         return _parsed(await self._send(request, min(timeout_s, self._call_timeout_s)), RenewAnswer)
 
     async def upload(self, attempt_id: AttemptId, batch_gzip: bytes) -> EventsAnswer:
         """Send one batch: gzip of NDJSON, an EventBatchHeader line first."""
         request = self._http.build_request(
-            "POST",
-            f"/agent/attempts/{attempt_id}/events",
+            routes.POST_EVENTS.method,
+            routes.POST_EVENTS.path(attempt_id=attempt_id),
             content=batch_gzip,
             headers={**_BATCH_HEADERS, "Authorization": f"Bearer {self._token}"},
         )
@@ -95,12 +96,14 @@ class ControllerClient:
 
     async def finish(self, attempt_id: AttemptId, body: ResultRequest) -> ResultAnswer:
         """Send the result; idempotent."""
-        request = self._request("PUT", f"/agent/attempts/{attempt_id}/result", body)
+        request = self._request(routes.PUT_RESULT, routes.PUT_RESULT.path(attempt_id=attempt_id), body)
         return _parsed(await self._send(request, self._call_timeout_s), ResultAnswer)
 
-    def _request(self, method: str, path: str, body: BaseModel, token: str | None = None) -> httpx.Request:
+    def _request(
+        self, route: routes.Route[Any], path: str, body: BaseModel, token: str | None = None
+    ) -> httpx.Request:
         headers = {**_JSON, "Authorization": f"Bearer {self._token if token is None else token}"}
-        return self._http.build_request(method, path, content=body.model_dump_json(), headers=headers)
+        return self._http.build_request(route.method, path, content=body.model_dump_json(), headers=headers)
 
     async def _send(self, request: httpx.Request, timeout_s: float) -> httpx.Response:
         try:

@@ -92,7 +92,7 @@ class PayloadTooLargeError(RefusedError):
 class AgentOutdatedError(RefusedError):
     """Contract versions differ; a person must install the same version on both sides."""
 
-    kind = "agent-outdated"
+    kind = "device-agent-outdated"
     fault = Fault.LAB
 
 

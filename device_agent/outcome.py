@@ -117,9 +117,10 @@ def _unsaid(ending: Ending, status: ExitStatus) -> tuple[FailureReason, str]:
         return FailureReason.APP_CRASH, f"the runtime ended by signal {status.signal}. {ending.detail}"
     if status.exit_code is None:
         return FailureReason.AGENT_RESTARTED, ending.detail
-    reason = {
+    reasons: dict[int, FailureReason] = {
         RuntimeExit.USAGE: FailureReason.AGENT_BUG,
         RuntimeExit.CANCELLED: FailureReason.CANCELLED,
         RuntimeExit.LEASE_EXPIRED: FailureReason.LEASE_EXPIRED,
-    }.get(status.exit_code, FailureReason.RUNTIME_EXIT)
+    }
+    reason = reasons.get(status.exit_code, FailureReason.RUNTIME_EXIT)
     return reason, f"the runtime ended with exit code {status.exit_code}. {ending.detail}"

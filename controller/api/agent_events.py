@@ -5,17 +5,19 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 
+from contract import routes
 from contract.agent_api import MAX_BATCH_BYTES, ArtifactRef, EventsAnswer, ResultAnswer, ResultRequest
 from contract.ids import Name
 from controller.api.agent_leases import Agent, Context
 from controller.api.context import ApiContext
+from controller.api.routing import serves
 from controller.errors import PayloadTooLargeError
 from controller.ingest.artifacts import store_artifact
 from controller.ingest.batch import read_batch
 from controller.ingest.store import store_batch
 from controller.protocol.results import finish
 
-router = APIRouter(prefix="/agent/attempts", tags=["agent"])
+router = APIRouter(tags=["device agent"])
 
 
 async def bounded_body(request: Request, limit_bytes: int) -> bytes:
@@ -30,7 +32,7 @@ async def bounded_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-@router.post("/{attempt_id}/events")
+@serves(router, routes.POST_EVENTS)
 async def post_events(attempt_id: str, context: Context, agent: Agent, request: Request) -> EventsAnswer:
     """Store a batch (gzip NDJSON); the answer acknowledges everything before next_seq."""
     body = await bounded_body(request, MAX_BATCH_BYTES)
@@ -38,7 +40,7 @@ async def post_events(attempt_id: str, context: Context, agent: Agent, request: 
     return await run_in_threadpool(_store, context, agent.device_agent_id, attempt_id, (body, encoding))
 
 
-@router.put("/{attempt_id}/artifacts/{name}")
+@serves(router, routes.PUT_ARTIFACT)
 async def put_artifact(
     attempt_id: str, name: Annotated[Name, Path()], context: Context, agent: Agent, request: Request
 ) -> ArtifactRef:
@@ -47,7 +49,7 @@ async def put_artifact(
     return await run_in_threadpool(_keep, context, agent.device_agent_id, (attempt_id, name), content)
 
 
-@router.put("/{attempt_id}/result")
+@serves(router, routes.PUT_RESULT)
 def put_result(attempt_id: str, body: ResultRequest, context: Context, agent: Agent) -> ResultAnswer:
     """Accept a result, or 409 with what is missing."""
     with context.unit_of_work() as work:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from contract import routes
 from contract.agent_api import (
     ClaimRequest,
     EnrollAnswer,
@@ -20,19 +21,20 @@ from contract.agent_api import (
 from controller.api.agent_body import versioned
 from controller.api.auth import AgentPrincipal, principal_of, require_agent
 from controller.api.context import ApiContext, context_of
+from controller.api.routing import serves
 from controller.db.session import read_only
 from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.enrolment import enroll
 from controller.protocol.hello import hello
 from controller.protocol.leases import claim, close_claim, renew, would_grant
 
-router = APIRouter(prefix="/agent", tags=["agent"])
+router = APIRouter(tags=["device agent"])
 
 Agent = Annotated[AgentPrincipal, Depends(require_agent)]
 Context = Annotated[ApiContext, Depends(context_of)]
 
 
-@router.post("/enroll")
+@serves(router, routes.ENROLL)
 def post_enroll(
     body: Annotated[EnrollRequest, Depends(versioned(EnrollRequest))], context: Context, request: Request
 ) -> EnrollAnswer:
@@ -42,7 +44,7 @@ def post_enroll(
         return enroll(work, token_sha256, body)
 
 
-@router.post("/hello")
+@serves(router, routes.HELLO)
 def post_hello(
     body: Annotated[Hello, Depends(versioned(Hello))], context: Context, agent: Agent
 ) -> HelloAnswer:
@@ -51,7 +53,7 @@ def post_hello(
         return hello(work, agent.device_agent_id, body)
 
 
-@router.post("/claims", response_model=Lease, responses={204: {"description": "nothing to do"}})
+@serves(router, routes.CLAIM, response_model=Lease, responses={204: {"description": "nothing to do"}})
 async def post_claim(
     body: ClaimRequest, context: Context, agent: Agent, request: Request
 ) -> Lease | Response:
@@ -71,7 +73,7 @@ async def post_claim(
     return lease if lease is not None else Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.post("/leases/{lease_id}:renew")
+@serves(router, routes.RENEW)
 def post_renew(lease_id: str, body: RenewRequest, context: Context, agent: Agent) -> RenewAnswer:
     """Keep a lease; 410 once it is gone."""
     with context.unit_of_work() as work:

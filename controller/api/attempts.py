@@ -6,33 +6,35 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from contract.events import Stream
+from contract import routes
 from contract.ids import AttemptId, JobId
+from contract.queries import EventsQuery
 from contract.rest import AttemptView, EventsPage, JobExplanation, JobView
+from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
 from controller.db.attempts import AttemptRepository
 from controller.db.events import EventRepository
 from controller.db.runs import JobRepository
 from controller.runs.views import attempt_view, job_explanation, job_views
 
-router = APIRouter(prefix="/v1", tags=["jobs and attempts"])
+router = APIRouter(tags=["jobs and attempts"])
 
 
-@router.get("/jobs/{job_id}")
+@serves(router, routes.GET_JOB)
 def get_job(job_id: JobId, context: Context, _: Viewer) -> JobView:
     """One job with its attempts."""
     with context.view() as work:
         return job_views(work, [JobRepository(work.session).get(job_id)])[0]
 
 
-@router.get("/jobs/{job_id}/explain")
+@serves(router, routes.EXPLAIN_JOB)
 def explain_job(job_id: JobId, context: Context, _: Viewer) -> JobExplanation:
     """Why the job waits, device by device."""
     with context.view() as work:
         return job_explanation(work, JobRepository(work.session).get(job_id))
 
 
-@router.get("/attempts/{attempt_id}")
+@serves(router, routes.GET_ATTEMPT)
 def get_attempt(attempt_id: AttemptId, context: Context, _: Viewer) -> AttemptView:
     """One attempt."""
     with context.view() as work:
@@ -40,19 +42,14 @@ def get_attempt(attempt_id: AttemptId, context: Context, _: Viewer) -> AttemptVi
         return attempt_view(attempts.get(attempt_id), attempts.next_seqs([attempt_id])[attempt_id])
 
 
-@router.get("/attempts/{attempt_id}/events")
+@serves(router, routes.GET_EVENTS)
 def get_events(
-    attempt_id: AttemptId,
-    context: Context,
-    _: Viewer,
-    stream: Stream = Stream.CONTROL,
-    after_seq: Annotated[int, Query(ge=0, lt=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    attempt_id: AttemptId, query: Annotated[EventsQuery, Query()], context: Context, _: Viewer
 ) -> EventsPage:
     """Stored events as they were written, from after_seq + 1 on; next_seq is where the next page begins."""
     with context.view() as work:
         AttemptRepository(work.session).get(attempt_id)
-        lines = EventRepository(work.session).lines(attempt_id, stream, after_seq + 1)
-        found = list(islice(lines, limit))
+        lines = EventRepository(work.session).lines(attempt_id, query.stream, query.after_seq + 1)
+        found = list(islice(lines, query.limit))
     events = [json.loads(line) for _, line in found]
-    return EventsPage(stream=stream.value, events=events, next_seq=after_seq + 1 + len(found))
+    return EventsPage(stream=query.stream.value, events=events, next_seq=query.after_seq + 1 + len(found))

@@ -18,18 +18,17 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from contract.headers import SESSION_COOKIE
+from contract.routes import DASHBOARD_PREFIX, DEVICE_AGENT_PREFIX, ENROLL, HEALTH, LOGIN_PATH, READY
 from controller.api.context import ApiContext
 from controller.api.problems import ProblemResponse, problem_of, trace_id_of
-from controller.api.sessions import SESSION_COOKIE, SessionSigner
+from controller.api.sessions import SessionSigner
 from controller.db.models import TokenKind, TokenRow, TokenScope
 from controller.db.session import read_only
 from controller.db.tokens import TokenRepository, token_digest
 from controller.errors import FarmError, ForbiddenError, NotAuthenticatedError
 
-OPEN_PATHS: Final = frozenset({"/health", "/ready", "/login"})
-DASHBOARD_PREFIX: Final = "/dashboard"
-_AGENT_PREFIX: Final = "/agent/"
-_ENROLL_PATH: Final = "/agent/enroll"
+OPEN_PATHS: Final = frozenset({HEALTH.template, READY.template, LOGIN_PATH})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SCOPE_ORDER: Final = (TokenScope.VIEWER, TokenScope.SUBMITTER, TokenScope.ADMIN)
 # Close code of a refused websocket: policy violation.
@@ -90,9 +89,9 @@ def require_agent(request: Request) -> AgentPrincipal:
 
 def kinds_for(path: str) -> frozenset[TokenKind]:
     """Which kind of token a path takes."""
-    if path == _ENROLL_PATH:
+    if ENROLL.matches(path):
         return frozenset({TokenKind.ENROLMENT})
-    if path.startswith(_AGENT_PREFIX):
+    if path.startswith(DEVICE_AGENT_PREFIX):
         return frozenset({TokenKind.AGENT})
     return frozenset({TokenKind.USER})
 
@@ -185,5 +184,5 @@ def _refusal(error: FarmError, request: Request) -> Response:
     wants_page = request.method == "GET" and request.url.path.startswith(DASHBOARD_PREFIX)
     if wants_page and "text/html" in request.headers.get("accept", ""):
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"/login?next={quote(target, safe='')}", HTTPStatus.SEE_OTHER)
+        return RedirectResponse(f"{LOGIN_PATH}?next={quote(target, safe='')}", HTTPStatus.SEE_OTHER)
     return ProblemResponse(problem_of(error, request.url.path, trace_id_of(request)))

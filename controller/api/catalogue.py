@@ -1,34 +1,35 @@
 """What can be asked for: workloads, metrics, and tokens for new device agents."""
 
 from datetime import timedelta
-from http import HTTPStatus
 
 from fastapi import APIRouter
 
+from contract import routes
 from contract.metrics import METRICS
 from contract.rest import EnrollmentToken, EnrollmentTokenRequest, MetricList, WorkloadList
 from controller.api.devices import Admin
+from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
 from controller.db.models import AuditRow, TokenKind
 from controller.db.tokens import TokenGrant, TokenRepository
 from workloads import catalogue
 
-router = APIRouter(prefix="/v1", tags=["catalogue"])
+router = APIRouter(tags=["catalogue"])
 
 
-@router.get("/workloads")
+@serves(router, routes.LIST_WORKLOADS)
 def list_workloads(_: Viewer) -> WorkloadList:
     """Workloads that can be named in a run."""
     return WorkloadList(workloads=catalogue())
 
 
-@router.get("/metrics")
+@serves(router, routes.LIST_METRICS)
 def list_metrics(_: Viewer) -> MetricList:
     """The metric catalogue: names, units, definitions."""
     return MetricList(metrics=list(METRICS.values()))
 
 
-@router.post("/enrollment-tokens", status_code=HTTPStatus.CREATED)
+@serves(router, routes.CREATE_ENROLLMENT_TOKEN)
 def create_enrollment_token(
     context: Context, principal: Admin, body: EnrollmentTokenRequest | None = None
 ) -> EnrollmentToken:

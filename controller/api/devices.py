@@ -4,35 +4,37 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
+from contract import routes
 from contract.ids import DeviceId
 from contract.rest import DeviceAction, DeviceList, DeviceView
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext
+from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
 from controller.db.devices import DeviceRepository
 from controller.db.models import TokenScope
 from controller.protocol.operators import maintain_device, quarantine_device, release_device
 from controller.runs.views import device_views
 
-router = APIRouter(prefix="/v1/devices", tags=["devices"])
+router = APIRouter(tags=["devices"])
 
 Admin = Annotated[Principal, Depends(requires(TokenScope.ADMIN))]
 
 
-@router.get("")
+@serves(router, routes.LIST_DEVICES)
 def list_devices(context: Context, _: Viewer) -> DeviceList:
     """Every device, by id."""
     with context.view() as work:
         return DeviceList(devices=device_views(work.session, DeviceRepository(work.session).all()))
 
 
-@router.get("/{device_id}")
+@serves(router, routes.GET_DEVICE)
 def get_device(device_id: DeviceId, context: Context, _: Viewer) -> DeviceView:
     """One device."""
     return _view(context, device_id)
 
 
-@router.post("/{device_id}:quarantine")
+@serves(router, routes.QUARANTINE_DEVICE)
 def quarantine(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """No more work for it until it is released; a running attempt ends first."""
     with context.unit_of_work() as work:
@@ -40,7 +42,7 @@ def quarantine(device_id: DeviceId, body: DeviceAction, context: Context, princi
     return _view(context, device_id)
 
 
-@router.post("/{device_id}:release")
+@serves(router, routes.RELEASE_DEVICE)
 def release(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """Back to work, by way of a check."""
     with context.unit_of_work() as work:
@@ -49,7 +51,7 @@ def release(device_id: DeviceId, body: DeviceAction, context: Context, principal
     return _view(context, device_id)
 
 
-@router.post("/{device_id}:maintain")
+@serves(router, routes.MAINTAIN_DEVICE)
 def maintain(device_id: DeviceId, body: DeviceAction, context: Context, principal: Admin) -> DeviceView:
     """Out of work while a person has it; a running attempt ends first."""
     with context.unit_of_work() as work:

@@ -14,6 +14,7 @@ from fastapi import Header
 from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError
 
+from contract.headers import IDEMPOTENCY_KEY_HEADER
 from controller.api.auth import Principal
 from controller.api.context import ApiContext
 from controller.db.models import IdempotencyKeyRow
@@ -21,10 +22,9 @@ from controller.db.tokens import IdempotencyRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.errors import IdempotencyKeyReusedError
 
-REPLAYED_HEADER: Final = "Idempotency-Replayed"
 KEPT: Final = timedelta(hours=24)
 
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+IdempotencyKey = Annotated[str | None, Header(alias=IDEMPOTENCY_KEY_HEADER, min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True, slots=True)

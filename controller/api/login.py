@@ -12,9 +12,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from controller.api.auth import DASHBOARD_PREFIX, is_same_origin
+from contract.headers import SESSION_COOKIE
+from contract.routes import DASHBOARD_PREFIX, LOGIN_PATH
+from controller.api.auth import is_same_origin
 from controller.api.context import ApiContext, context_of
-from controller.api.sessions import SESSION_COOKIE, SESSION_DURATION, SessionSigner
+from controller.api.sessions import SESSION_DURATION, SessionSigner
 from controller.db.models import TokenKind
 from controller.db.session import read_only
 from controller.db.tokens import TokenRepository
@@ -32,13 +34,13 @@ _REFUSED: Final = "This token is not known, has expired or was revoked; use the 
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/login")
+@router.get(LOGIN_PATH)
 def login_form() -> HTMLResponse:
     """The form; where to go afterwards stays in the address and is read when the form is sent."""
     return _page("")
 
 
-@router.post("/login")
+@router.post(LOGIN_PATH)
 async def log_in(request: Request) -> Response:
     """A session cookie and a redirect, or the form again with 401."""
     context = context_of(request)

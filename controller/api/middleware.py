@@ -17,13 +17,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.api.auth import DASHBOARD_PREFIX
+from contract import routes
+from contract.headers import REQUEST_ID_HEADER
 from controller.api.metrics import ServiceMetrics
 from controller.api.problems import ProblemResponse, internal_problem, problem_of
 from controller.errors import HostRefusedError, PayloadTooLargeError
 
 _TRACE_ID = re.compile(r"^[A-Za-z0-9_.-]{8,64}$")
-_ARTIFACT_PATH = re.compile(r"^/agent/attempts/[^/]+/artifacts/[^/]+$")
 # The dashboard brings scripts and styles of its own, from this host only; everything else is data.
 _DASHBOARD_POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -33,6 +33,8 @@ _DASHBOARD_POLICY: Final = (
 _DATA_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 _HOST_ALLOWED: Final = "host_allowed"
+# Asked for by machines, again and again.
+_QUIET: Final = frozenset({routes.HEALTH.template, routes.READY.template, routes.SERVICE_METRICS.template})
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +52,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
         trace_id = given if _TRACE_ID.match(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["trace_id"] = trace_id
         structlog.contextvars.bind_contextvars(trace_id=trace_id)
@@ -71,7 +73,7 @@ class RequestMiddleware:
     def _finish(self, scope: Scope, status: int | None, duration_s: float) -> None:
         route = route_of(scope)
         self._metrics.observe_request(scope["method"], route, status or 0, duration_s)
-        level = "debug" if route in ("/health", "/ready", "/metrics") else "info"
+        level = "debug" if route in _QUIET else "info"
         getattr(_log, level)(
             "request",
             method=scope["method"],
@@ -94,13 +96,13 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = int(message["status"])
             headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self._trace_id
+            headers[REQUEST_ID_HEADER] = self._trace_id
             headers["X-Content-Type-Options"] = "nosniff"
             # With no-referrer a browser sends `Origin: null` with our own login form, which is then refused.
             headers["Referrer-Policy"] = "same-origin"
             headers.setdefault("X-Frame-Options", "DENY")
             headers.setdefault("Cache-Control", "no-store")
-            is_page = self._path.startswith(DASHBOARD_PREFIX)
+            is_page = self._path.startswith(routes.DASHBOARD_PREFIX)
             headers.setdefault("Content-Security-Policy", _DASHBOARD_POLICY if is_page else _DATA_POLICY)
         await self._send(message)
 
@@ -110,7 +112,7 @@ def route_of(scope: Scope) -> str:
     route = scope.get("route")
     if route is not None:
         return str(route.path)
-    return DASHBOARD_PREFIX if scope["path"].startswith(DASHBOARD_PREFIX) else "other"
+    return routes.DASHBOARD_PREFIX if scope["path"].startswith(routes.DASHBOARD_PREFIX) else "other"
 
 
 class HostMiddleware:
@@ -156,7 +158,7 @@ class BodyLimitMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        artifact = _ARTIFACT_PATH.match(scope["path"])
+        artifact = routes.PUT_ARTIFACT.matches(scope["path"])
         limit_bytes = self._max_artifact_bytes if artifact else self._max_body_bytes
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdigit() and int(declared) > limit_bytes:

@@ -1,6 +1,5 @@
-"""Errors to problem documents (RFC 9457): one table gives each typed error its HTTP status.
-
-`code` is the error's own kind; the title is the code in words. Nothing else in the controller knows HTTP.
+"""Errors to problem documents (RFC 9457). `code` is the error's own kind: contract/problems.py says what
+it means. The title is the code in words.
 """
 
 import uuid
@@ -13,50 +12,31 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from contract.failures import Fault
-from contract.problems import PROBLEM_MEDIA_TYPE, PROBLEM_TYPE_PREFIX, FieldProblem, Problem
-from controller import errors
+from contract.problems import (
+    PROBLEM_MEDIA_TYPE,
+    PROBLEM_TYPE_PREFIX,
+    PROBLEMS,
+    FieldProblem,
+    Problem,
+    ProblemCode,
+)
 from controller.errors import FarmError
-from controller.runs.errors import BudgetTooSmallError, NotComparableError, ResultNotReadyError
-
-STATUS: Final[dict[type[FarmError], int]] = {
-    errors.NotAuthenticatedError: HTTPStatus.UNAUTHORIZED,
-    errors.ForbiddenError: HTTPStatus.FORBIDDEN,
-    errors.HostRefusedError: HTTPStatus.BAD_REQUEST,
-    errors.BadRequestError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    BudgetTooSmallError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.PayloadTooLargeError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    errors.NotFoundError: HTTPStatus.NOT_FOUND,
-    errors.SelectorUnsatisfiableError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.InvalidTransitionError: HTTPStatus.CONFLICT,
-    errors.LeaseGoneError: HTTPStatus.GONE,
-    errors.FencedError: HTTPStatus.CONFLICT,
-    errors.AgentOutdatedError: HTTPStatus.UPGRADE_REQUIRED,
-    errors.EventsGapError: HTTPStatus.CONFLICT,
-    errors.SeqConflictError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.StreamSealedError: HTTPStatus.CONFLICT,
-    errors.EventsMissingError: HTTPStatus.CONFLICT,
-    errors.ArtifactsMissingError: HTTPStatus.CONFLICT,
-    errors.ArtifactConflictError: HTTPStatus.CONFLICT,
-    errors.NotReadyError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.StoreBusyError: HTTPStatus.SERVICE_UNAVAILABLE,
-    NotComparableError: HTTPStatus.CONFLICT,
-    ResultNotReadyError: HTTPStatus.CONFLICT,
-}
 
 RETRY_AFTER_S: Final = 1.0
 
 # What the framework itself refuses, by its status.
 _FRAMEWORK_CODES: Final = {
-    HTTPStatus.BAD_REQUEST: (
-        "bad-request",
-        "the request cannot be read; send JSON in UTF-8 that is not nested deeply",
+    HTTPStatus.NOT_FOUND: (
+        ProblemCode.NOT_FOUND,
+        "there is nothing at this address; see docs for the paths under /v1",
     ),
-    HTTPStatus.NOT_FOUND: ("not-found", "there is nothing at this address; see docs for the paths under /v1"),
-    HTTPStatus.METHOD_NOT_ALLOWED: ("method-not-allowed", "this address does not know the method"),
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("payload-too-large", "the body is too large"),
+    HTTPStatus.METHOD_NOT_ALLOWED: (ProblemCode.METHOD_NOT_ALLOWED, "this address does not know the method"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (ProblemCode.PAYLOAD_TOO_LARGE, "the body is too large"),
 }
+_UNREADABLE: Final = (
+    ProblemCode.BAD_REQUEST,
+    "the request cannot be read; send JSON in UTF-8 that is not nested deeply",
+)
 
 # Where pydantic's own words would not tell a person what to do, by its kind of error.
 _ADVICE: Final = {
@@ -81,12 +61,6 @@ class ProblemResponse(JSONResponse):
             self.headers["WWW-Authenticate"] = "Bearer"
 
 
-def status_of(error: FarmError) -> int:
-    """The status of the nearest class of the error that the table names; 500 when it names none."""
-    found = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    return next(found, int(HTTPStatus.INTERNAL_SERVER_ERROR))
-
-
 def title_of(code: str) -> str:
     """`events-gap` to `Events gap`."""
     return code.replace("-", " ").capitalize()
@@ -94,6 +68,7 @@ def title_of(code: str) -> str:
 
 def problem_of(error: FarmError, instance: str = "", trace_id: str = "") -> Problem:
     """The document of a typed error, with the facts that it carries."""
+    kind = PROBLEMS[error.kind]
     pointer = getattr(error, "pointer", None)
     detail = str(error)
     if pointer:
@@ -101,13 +76,13 @@ def problem_of(error: FarmError, instance: str = "", trace_id: str = "") -> Prob
     return Problem(
         type=PROBLEM_TYPE_PREFIX + error.kind,
         title=title_of(error.kind),
-        status=status_of(error),
+        status=kind.status,
         detail=detail,
         code=error.kind,
-        fault=error.fault,
-        retryable=error.retryable,
+        fault=kind.fault,
+        retryable=kind.retryable,
         instance=instance,
-        retry_after_s=RETRY_AFTER_S if error.retryable else None,
+        retry_after_s=RETRY_AFTER_S if kind.retryable else None,
         errors=[FieldProblem(pointer=pointer, detail=str(error))] if pointer is not None else [],
         next_seq=getattr(error, "next_seq", None),
         stream=getattr(error, "stream", None),
@@ -116,15 +91,16 @@ def problem_of(error: FarmError, instance: str = "", trace_id: str = "") -> Prob
     )
 
 
-def _plain(status: int, code: str, detail: str, request: Request) -> Problem:
+def _plain(code: ProblemCode, detail: str, request: Request) -> Problem:
+    kind = PROBLEMS[code]
     return Problem(
         type=PROBLEM_TYPE_PREFIX + code,
         title=title_of(code),
-        status=status,
+        status=kind.status,
         detail=detail,
         code=code,
-        fault=Fault.JOB if status < HTTPStatus.INTERNAL_SERVER_ERROR else Fault.FARM_BUG,
-        retryable=False,
+        fault=kind.fault,
+        retryable=kind.retryable,
         instance=request.url.path,
         trace_id=trace_id_of(request),
     )
@@ -163,13 +139,13 @@ def validation_problem(error: RequestValidationError, request: Request) -> Probl
         found.append(FieldProblem(pointer=pointer, detail=message if pointer else named[-1]))
     more = f" (and {len(named) - 1} more)" if len(named) > 1 else ""
     detail = f"{named[0]}{more}. Correct it and send the request again."
-    problem = _plain(HTTPStatus.UNPROCESSABLE_ENTITY, "validation", detail, request)
+    problem = _plain(ProblemCode.VALIDATION, detail, request)
     return problem.model_copy(update={"errors": found})
 
 
 def internal_problem(request: Request) -> Problem:
     """500 without anything of the inside: the log has the rest under the trace id."""
-    problem = _plain(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "", request)
+    problem = _plain(ProblemCode.INTERNAL, "", request)
     detail = f"the controller failed; its log says why under trace_id {problem.trace_id}"
     return problem.model_copy(update={"detail": detail})
 
@@ -190,8 +166,8 @@ async def _on_validation_error(request: Request, error: Exception) -> ProblemRes
 async def _on_http_exception(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
-    code, advice = _FRAMEWORK_CODES.get(status, (status.phrase.lower().replace(" ", "-"), status.phrase))
-    response = ProblemResponse(_plain(status, code, advice, request))
+    code, advice = _FRAMEWORK_CODES.get(status, _UNREADABLE)
+    response = ProblemResponse(_plain(code, advice, request).model_copy(update={"status": int(status)}))
     response.headers.update(error.headers or {})
     return response
 

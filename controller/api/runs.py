@@ -1,17 +1,19 @@
 """Runs over HTTP: submit, look, cancel, report, gate, live, compare."""
 
-from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
 
-from contract.ids import Name, RunId
+from contract import routes
+from contract.headers import IDEMPOTENCY_REPLAYED_HEADER
+from contract.ids import RunId
+from contract.queries import ComparisonQuery, RunsQuery
 from contract.rest import Comparison, GateView, LiveView, RunPage, RunReport, RunRequest, RunView
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
-from controller.api.idempotency import REPLAYED_HEADER, IdempotencyKey, KeyedRequest, answer_once
+from controller.api.idempotency import IdempotencyKey, KeyedRequest, answer_once
+from controller.api.routing import serves
 from controller.db.models import AuditRow, TokenScope
 from controller.db.runs import RunRepository
 from controller.db.unit_of_work import UnitOfWork
@@ -23,34 +25,21 @@ from controller.runs.reports import conclude_if_due, run_gate, run_report
 from controller.runs.submit import submit
 from controller.runs.views import run_views
 
-router = APIRouter(prefix="/v1/runs", tags=["runs"])
+router = APIRouter(tags=["runs"])
 
 Context = Annotated[ApiContext, Depends(context_of)]
 Viewer = Annotated[Principal, Depends(requires(TokenScope.VIEWER))]
 Submitter = Annotated[Principal, Depends(requires(TokenScope.SUBMITTER))]
-Limit = Annotated[int, Query(ge=1, le=200)]
 
 
-class ComparisonQuery(BaseModel):
-    """With which run, on which arm; device_model and variant choose one result of several."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    baseline: RunId
-    arm: Name = "paged"
-    force: bool = False
-    device_model: Annotated[str, Field(max_length=200)] | None = None
-    variant: Annotated[str, Field(max_length=200)] | None = None
-
-
-@router.post("", status_code=HTTPStatus.CREATED, response_model=RunView)
+@serves(router, routes.SUBMIT_RUN, response_model=RunView)
 def submit_run(
     body: RunRequest, context: Context, principal: Submitter, idempotency_key: IdempotencyKey = None
 ) -> JSONResponse:
     """Submit a run. With an Idempotency-Key, sending it again gives the first answer and no second run."""
     # Compiling takes time and needs no store: no agent has to wait for it.
     prepared = prepare(body)
-    keyed = KeyedRequest(principal, idempotency_key, "POST /v1/runs", body, HTTPStatus.CREATED)
+    keyed = KeyedRequest(principal, idempotency_key, str(routes.SUBMIT_RUN), body, routes.SUBMIT_RUN.status)
 
     def act(work: UnitOfWork) -> RunView:
         run = submit(work, prepared, principal.name)
@@ -59,38 +48,37 @@ def submit_run(
 
     answer = answer_once(context, keyed, act)
     context.bell.ring()
-    headers = {"Location": f"/v1/runs/{answer.content['run_id']}"}
+    headers = {"Location": routes.GET_RUN.path(run_id=str(answer.content["run_id"]))}
     if answer.replayed:
-        headers[REPLAYED_HEADER] = "true"
-    return JSONResponse(answer.content, HTTPStatus.CREATED, headers=headers)
+        headers[IDEMPOTENCY_REPLAYED_HEADER] = "true"
+    return JSONResponse(answer.content, routes.SUBMIT_RUN.status, headers=headers)
 
 
-@router.get("")
-def list_runs(
-    context: Context, _: Viewer, limit: Limit = 50, page_token: Annotated[RunId | None, Query()] = None
-) -> RunPage:
+@serves(router, routes.LIST_RUNS)
+def list_runs(query: Annotated[RunsQuery, Query()], context: Context, _: Viewer) -> RunPage:
     """Runs, newest first. page_token is the one that the page before gave."""
+    limit = query.limit
     with context.view() as work:
-        runs = RunRepository(work.session).page(limit + 1, before_run_id=page_token)
+        runs = RunRepository(work.session).page(limit + 1, before_run_id=query.page_token)
         views = run_views(work, runs[:limit], context.settings.base_url)
     return RunPage(runs=views, next_page_token=views[-1].run_id if len(runs) > limit else None)
 
 
-@router.get("/{run_id}")
+@serves(router, routes.GET_RUN)
 def get_run(run_id: RunId, context: Context, _: Viewer) -> RunView:
     """One run with its jobs and attempts."""
     conclude_if_due(context, run_id)
     return _view(context, run_id)
 
 
-@router.get("/{run_id}/request")
+@serves(router, routes.GET_REQUEST)
 def get_request(run_id: RunId, context: Context, _: Viewer) -> RunRequest:
     """The request that made the run, with every default filled in: sending it again measures the same."""
     with context.view() as work:
         return RunRequest.model_validate(RunRepository(work.session).get(run_id).request)
 
 
-@router.post("/{run_id}:cancel")
+@serves(router, routes.CANCEL_RUN)
 def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
     """Cancel what is not done. Again is no error; what runs stops at its agent's next renewal."""
     with context.unit_of_work() as work:
@@ -108,7 +96,7 @@ def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
     return _view(context, run_id)
 
 
-@router.get("/{run_id}/report")
+@serves(router, routes.GET_REPORT)
 def get_report(run_id: RunId, context: Context, _: Viewer) -> RunReport:
     """All results so far; final once the run is completed."""
     conclude_if_due(context, run_id)
@@ -116,7 +104,7 @@ def get_report(run_id: RunId, context: Context, _: Viewer) -> RunReport:
         return run_report(work.session, run_id, context.settings.base_url)
 
 
-@router.get("/{run_id}/gate")
+@serves(router, routes.GET_GATE)
 def get_gate(run_id: RunId, context: Context, _: Viewer) -> GateView:
     """The verdict of a completed run; 409 `result-not-ready` before."""
     conclude_if_due(context, run_id)
@@ -124,7 +112,7 @@ def get_gate(run_id: RunId, context: Context, _: Viewer) -> GateView:
         return run_gate(work.session, run_id)
 
 
-@router.get("/{run_id}/live")
+@serves(router, routes.GET_LIVE)
 def get_live(run_id: RunId, context: Context, request: Request, _: Viewer) -> LiveView:
     """Figures of the newest attempt as far as its events are stored."""
     cache: EventCache = request.app.state.event_cache
@@ -132,7 +120,7 @@ def get_live(run_id: RunId, context: Context, request: Request, _: Viewer) -> Li
         return live_view(work.session, run_id, cache)
 
 
-@router.get("/{run_id}/comparison")
+@serves(router, routes.GET_COMPARISON)
 def get_comparison(
     run_id: RunId, query: Annotated[ComparisonQuery, Query()], context: Context, _: Viewer
 ) -> Comparison:

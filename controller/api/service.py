@@ -11,11 +11,13 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from contract import routes
 from contract.health import Health
 from contract.version import CONTRACT_VERSION
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.metrics import ServiceMetrics
+from controller.api.routing import serves
 from controller.db.migrate import is_current
 from controller.db.models import AttemptRow, DeviceRow, JobRow, OutboxRow, RunRow, TokenScope
 
@@ -38,7 +40,7 @@ def installed_version() -> str:
         return "unknown"
 
 
-@router.get("/health")
+@serves(router, routes.HEALTH)
 def health() -> Health:
     """The process answers. Open, and it touches nothing: a busy database is no reason to restart it."""
     return Health(
@@ -46,7 +48,7 @@ def health() -> Health:
     )
 
 
-@router.get("/ready")
+@serves(router, routes.READY)
 def ready(context: Annotated[ApiContext, Depends(context_of)], response: Response) -> Health:
     """200 when requests can be served, 503 when the database is away or not migrated. Open."""
     try:
@@ -63,7 +65,7 @@ def ready(context: Annotated[ApiContext, Depends(context_of)], response: Respons
     )
 
 
-@router.get("/metrics")
+@serves(router, routes.SERVICE_METRICS)
 def metrics(
     request: Request,
     context: Annotated[ApiContext, Depends(context_of)],

@@ -16,7 +16,6 @@ from typing import Final
 
 from controller.settings import SESSION_SECRET_BYTES
 
-SESSION_COOKIE: Final = "dynofarm_session"
 SESSION_DURATION: Final = timedelta(hours=12)
 
 

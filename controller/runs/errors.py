@@ -1,13 +1,13 @@
 """What can be wrong with a submission or a question about results, beside the errors that all share."""
 
-from contract.failures import Fault
+from contract.problems import ProblemCode
 from controller.errors import BadRequestError, FarmError
 
 
 class BudgetTooSmallError(BadRequestError):
     """The KV pool that was asked for can never hold the workload's longest sequence."""
 
-    kind = "budget-too-small"
+    kind = ProblemCode.BUDGET_TOO_SMALL
 
     def __init__(self, pointer: str, asked_tokens: int, needed_tokens: int) -> None:
         """`needed_tokens` is a lower bound: what the longest sequence has for certain."""
@@ -22,8 +22,7 @@ class BudgetTooSmallError(BadRequestError):
 class NotComparableError(FarmError):
     """The two runs did not measure the same thing; `differences` names what stands against it (C5, C6)."""
 
-    kind = "not-comparable"
-    fault = Fault.JOB
+    kind = ProblemCode.NOT_COMPARABLE
 
     def __init__(self, differences: tuple[str, ...]) -> None:
         """`differences` such as `device_model: A and B`."""
@@ -37,9 +36,7 @@ class NotComparableError(FarmError):
 class ResultNotReadyError(FarmError):
     """The run goes on: what was asked for exists once it is completed."""
 
-    kind = "result-not-ready"
-    fault = Fault.JOB
-    retryable = True
+    kind = ProblemCode.RESULT_NOT_READY
 
     def __init__(self, run_id: str, what: str) -> None:
         """`what` is what was asked for, e.g. `gate`."""

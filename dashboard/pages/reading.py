@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from dash import ctx, html
 
-from dashboard.client import SESSION_COOKIE, FarmClient, FarmReader
+from contract.headers import SESSION_COOKIE
+from dashboard.client import FarmClient, FarmReader
 from dashboard.errors import DashboardError
 from dashboard.parts.panels import error_notice, fault_notice
 

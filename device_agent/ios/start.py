@@ -5,7 +5,6 @@ installed twice. Only once runtime.log exists may an app have been started, and 
 """
 
 import asyncio
-import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,12 +78,10 @@ class Start:
         await self._tidy(app.bundle_id)
         model = await self._push_model(app.bundle_id)
         port = port_of(self.folder.attempt_id)
-        environment = {
-            ios_app.ENV_ATTEMPT_FOLDER: remote_folder(self.folder.attempt_id),
-            ios_app.ENV_MODEL_FOLDER: model,
-            ios_app.ENV_PORT: str(port),
-        }
-        await self._write_folder(app.bundle_id, environment)
+        run = ios_app.RunFile(
+            attempt_folder=remote_folder(self.folder.attempt_id), model_folder=model, port=port
+        )
+        await self._write_folder(app.bundle_id, run)
         record = RunRecord(
             bundle_id=app.bundle_id,
             process_name=app.executable,
@@ -96,7 +93,7 @@ class Start:
             utc_offset_s=description.utc_offset_s,
             product=description.device_model,
         )
-        return await self._launch(record, environment)
+        return await self._launch(record, run)
 
     async def _describe(self) -> Description:
         found = await self.device.patient_call(DESCRIBE, Nothing(), self.device.settings.device_call_s)
@@ -177,25 +174,26 @@ class Start:
                 if error.fault_kind is not WorkerErrorKind.DIGEST_WRONG or tried == _DAMAGED_TRIES:
                     raise
 
-    async def _write_folder(self, bundle_id: str, environment: dict[str, str]) -> None:
+    async def _write_folder(self, bundle_id: str, run: ios_app.RunFile) -> None:
         place = remote_folder(self.folder.attempt_id)
         spec = self.folder.path / SPEC_FILE
         digest = await asyncio.to_thread(self.digests.sha256, spec)
         await self._push(bundle_id, PushedFile(spec, f"{place}/{SPEC_FILE}", digest))
-        run = WriteFile(
+        write = WriteFile(
             bundle_id=bundle_id,
             remote_path=f"{place}/{ios_app.RUN_FILE}",
-            text=json.dumps(environment),
+            text=run.model_dump_json(),
         )
-        await self.device.patient_call(WRITE, run, self.device.settings.device_chunk_s)
+        await self.device.patient_call(WRITE, write, self.device.settings.device_chunk_s)
         await write_lease(self.device, self.folder, bundle_id)
 
-    async def _launch(self, record: RunRecord, environment: dict[str, str]) -> RunRecord:
+    async def _launch(self, record: RunRecord, run: ios_app.RunFile) -> RunRecord:
         before = await self._running_pid(record.bundle_id)
         await asyncio.to_thread(write_run, self.folder.path, record)
         # From here on an app may run: it is looked for, and not started again.
         await asyncio.to_thread(self.folder.log_path.touch)
-        pid = await self._launched(Launch(bundle_id=record.bundle_id, environment=environment), before)
+        launch = Launch(bundle_id=record.bundle_id, environment=run.environment())
+        pid = await self._launched(launch, before)
         record = record.model_copy(update={"pid": pid})
         await asyncio.to_thread(write_run, self.folder.path, record)
         return record

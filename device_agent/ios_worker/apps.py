@@ -1,15 +1,15 @@
 """The app: what is installed, installing it, starting it, signals to it."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
 from pymobiledevice3.exceptions import AfcException, PyMobileDevice3Exception
 from pymobiledevice3.lockdown import UsbmuxLockdownClient
 from pymobiledevice3.services.installation_proxy import InstallationProxyService
 
-from contract.ios_app import BUILD_FILE
+from contract.ios_app import BUILD_FILE, BuildFile
 from device_agent.ios_worker.faults import WorkerError, kind_of
 from device_agent.ios_worker.files import AppFiles, Progress, inside
 from device_agent.ios_worker.image import mount_image
@@ -81,7 +81,7 @@ class Apps:
                 handler=lambda percent, *_: progress(round(percent), _PERCENT),
                 developer=True,
             )
-        record = json.dumps({"sha256": install.sha256})
+        record = BuildFile(sha256=install.sha256).model_dump_json()
         await self._files.write(
             WriteFile(bundle_id=install.bundle_id, remote_path=BUILD_FILE, text=record), progress
         )
@@ -120,10 +120,9 @@ class Apps:
                 return None
             raise
         try:
-            digest = json.loads(text)["sha256"]
-        except (ValueError, KeyError, TypeError):
+            return BuildFile.model_validate_json(text).sha256
+        except ValidationError:
             return None
-        return str(digest)
 
 
 async def _lookup(client: UsbmuxLockdownClient, bundle_id: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import psutil
 
 from contract.events import JetsamKilled
 from contract.failures import FailureReason
+from contract.runtime_link import runtime_arguments
 from device_agent.attempt_folder import AttemptFolder, ProcessRecord
 from device_agent.devices.port import Observation
 from device_agent.errors import LaunchError
@@ -127,12 +128,7 @@ def launch(
     The log is created first: whoever finds it knows that a runtime may have been started.
     """
     kills_before = memory_kill_count(counters_here())
-    arguments = [
-        *command,
-        *("--attempt-dir", str(folder.path)),
-        *("--model-path", str(model_path)),
-        *("--socket", str(socket_path)),
-    ]
+    arguments = [*command, *runtime_arguments(folder.path, model_path, socket_path)]
     socket_path.unlink(missing_ok=True)
     try:
         with folder.log_path.open("ab") as log:

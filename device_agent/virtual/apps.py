@@ -1,7 +1,6 @@
 """Launch and end of apps on one device: what is refused, the limit that kills, what is left behind."""
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import Coroutine, Mapping
@@ -11,15 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from contract.ios_app import (
-    ATTEMPTS_FOLDER,
-    ENV_ATTEMPT_FOLDER,
-    ENV_MEMORY_LIMIT,
-    ENV_MODEL_FOLDER,
-    ENV_PORT,
-    RUN_FILE,
-)
-from contract.runtime_link import RUNTIME_LOG_FILE
+from pydantic import ValidationError
+
+from contract.ios_app import ATTEMPTS_FOLDER, ENV_MEMORY_LIMIT, RUN_FILE, RunFile
+from contract.runtime_link import RUNTIME_LOG_FILE, runtime_arguments
 from device_agent.virtual.app_process import AppProcess
 from device_agent.virtual.device import VirtualDevice
 from device_agent.virtual.disk import resolve_below
@@ -79,10 +73,7 @@ class Apps:
         app = AppProcess(self._device.processes.new_pid(), _executable(installed), bundle_id)
         app.largest_file_bytes = self._device.record.capacity_bytes
         documents = self._device.disk.container(installed.container) / "Documents"
-        given = (
-            dict(environment) if ENV_ATTEMPT_FOLDER in environment else _environment_of_run_file(documents)
-        )
-        await self._start(app, given, documents)
+        await self._start(app, environment, documents)
         self._device.log.say_as("SpringBoard", f"[app<{bundle_id}>:{app.pid}] Bootstrap success!")
         await self._device.triggers.advance(Progress.LAUNCHES, 1)
         return app
@@ -129,24 +120,25 @@ class Apps:
 
     async def _start(self, app: AppProcess, given: Mapping[str, str], documents: Path) -> None:
         device = self._device
+        run = _run_of_environment(given) or _newest_run(documents)
         socket = self._command.socket_folder / f"{os.urandom(6).hex()}.sock"
-        attempt = resolve_below(documents, given.get(ENV_ATTEMPT_FOLDER, ATTEMPTS_FOLDER))
-        model = resolve_below(documents, given.get(ENV_MODEL_FOLDER, ""))
-        arguments = ("--attempt-dir", attempt, "--model-path", model, "--socket", socket)
+        # Without a run there is nothing to do: the app ends by itself for want of a spec.
+        attempt = resolve_below(documents, ATTEMPTS_FOLDER if run is None else run.attempt_folder)
+        model = resolve_below(documents, "" if run is None else run.model_folder)
+        arguments = runtime_arguments(attempt, model, socket)
         app.on_line = lambda line: self._said(app, line)
         app.on_sample = lambda footprint_bytes: self._compare(app, footprint_bytes)
         told = {ENV_MEMORY_LIMIT: str(device.record.memory_limit_bytes), **given}
         environment = {name: value for name, value in os.environ.items() if not name.endswith("_TOKEN")}
         try:
-            await app.start([*self._command.program, *map(str, arguments)], environment | told, documents)
+            await app.start([*self._command.program, *arguments], environment | told, documents)
         except OSError as error:
             raise LaunchRefusedError(_PROCESS_CONTROL, 1, f"the app cannot be started: {error}") from error
         self._running[app.pid] = app
         device.processes.add(app)
-        port = given.get(ENV_PORT, "")
-        if port.isdigit():
+        if run is not None:
             open_at_s = asyncio.get_running_loop().time() + device.port_delay_s
-            device.ports.listen_for_app(int(port), AppPort(app.pid, socket, open_at_s))
+            device.ports.listen_for_app(run.port, AppPort(app.pid, socket, open_at_s))
         task = asyncio.create_task(app.watch(attempt / RUNTIME_LOG_FILE, self._ended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -188,7 +180,14 @@ def _status(code: int | None, number: int | None) -> str:
     return f"exit({code})" if number is None else f"signal({number})"
 
 
-def _environment_of_run_file(documents: Path) -> dict[str, str]:
+def _run_of_environment(environment: Mapping[str, str]) -> RunFile | None:
+    try:
+        return RunFile.of_environment(environment)
+    except ValidationError:
+        return None
+
+
+def _newest_run(documents: Path) -> RunFile | None:
     """What the newest run file says: the app was started without the environment, by a tap or by iOS."""
     newest: tuple[datetime, Path] | None = None
     with suppress(FileNotFoundError):
@@ -199,9 +198,8 @@ def _environment_of_run_file(documents: Path) -> dict[str, str]:
                 if found.st_size <= _MAX_RUN_FILE_BYTES and (newest is None or at > newest[0]):
                     newest = at, folder / RUN_FILE
     if newest is None:
-        return {}
+        return None
     try:
-        said = json.loads(newest[1].read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {str(name): str(value) for name, value in said.items()} if isinstance(said, dict) else {}
+        return RunFile.model_validate_json(newest[1].read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -22,7 +22,15 @@ from contract.events import RuntimeFinished
 from contract.failures import FailureReason
 from contract.ids import ULID_PATTERN
 from contract.jobs import AttemptSpec
-from contract.runtime_link import EVENTS_FILE, LEASE_FILE, SPEC_FILE, RuntimeExit
+from contract.runtime_link import (
+    ATTEMPT_DIR_OPTION,
+    EVENTS_FILE,
+    LEASE_FILE,
+    MODEL_PATH_OPTION,
+    SOCKET_OPTION,
+    SPEC_FILE,
+    RuntimeExit,
+)
 from contract.version import CONTRACT_VERSION, SUPPORTED_CONTRACT_VERSIONS
 from runtime.engine.attempt import Attempt
 from runtime.engine.conditions import producer
@@ -70,10 +78,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m runtime", description="Runs one attempt of a job.")
     parser.add_argument(
-        "--attempt-dir", type=Path, required=True, help="folder with spec.json and lease.json"
+        ATTEMPT_DIR_OPTION, type=Path, required=True, help="folder with spec.json and lease.json"
     )
-    parser.add_argument("--model-path", type=Path, required=True, help="a GGUF file or a Hugging Face folder")
-    parser.add_argument("--socket", type=Path, required=True, help="Unix socket on which events are served")
+    parser.add_argument(
+        MODEL_PATH_OPTION, type=Path, required=True, help="a GGUF file or a Hugging Face folder"
+    )
+    parser.add_argument(
+        SOCKET_OPTION, type=Path, required=True, help="Unix socket on which events are served"
+    )
     return parser.parse_args(argv)
 
 

@@ -17,12 +17,11 @@ from typing import Final
 from pydantic import ValidationError
 
 from contract.events import STREAMS_OF_TYPE, Stream
-from contract.runtime_link import HEARTBEAT_INTERVAL_S, Heartbeat, Subscribe
+from contract.runtime_link import HEARTBEAT_INTERVAL_S, MAX_SUBSCRIBE_BYTES, Heartbeat, Subscribe
 from runtime.engine.emit import RUNTIME_STREAMS, EventEmitter
 from runtime.engine.errors import AttemptFolderError
 
 MAX_READERS: Final = 4
-_SUBSCRIBE_BYTES: Final = 4096
 _PATIENCE_S: Final = 10.0
 """For a reader that connects and says nothing, or stops reading: it may come back and lose nothing."""
 _CHUNK_BYTES: Final = 256 * 1024
@@ -138,9 +137,9 @@ def _listen(path: Path) -> socket.socket:
 def _read_subscription(connection: socket.socket) -> Subscribe:
     received = b""
     while b"\n" not in received:
-        piece = connection.recv(_SUBSCRIBE_BYTES)
+        piece = connection.recv(MAX_SUBSCRIBE_BYTES)
         received += piece
-        if not piece or len(received) > _SUBSCRIBE_BYTES:
+        if not piece or len(received) > MAX_SUBSCRIBE_BYTES:
             raise ConnectionError("no subscription came")
     return Subscribe.model_validate_json(received.split(b"\n", 1)[0])
 

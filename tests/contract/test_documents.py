@@ -1,19 +1,25 @@
 """Schemas are fresh; specs, registry and catalogue are complete and refuse what is wrong."""
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+import contract
 from contract.failures import FAILURES, FailureReason
 from contract.generate import rendered, schemas, stale_files
 from contract.jobs import AttemptSpec
 from contract.metrics import METRICS, Better, UnknownMetricError, metric
+from contract.model import ContractModel
 from contract.rest import DeviceAction, RunRequest
 from contract.version import CONTRACT_VERSION, ContractVersionError, require_supported
 from contract.workload import MAX_SEGMENT_TOKENS, MAX_WORKLOAD_TOKENS, CompiledWorkload
+from controller.app import create_app
+from controller.settings import Settings
 
 VECTORS = Path(__file__).parents[2] / "contract" / "vectors"
 SPEC_CASES: list[dict[str, Any]] = json.loads((VECTORS / "attempt_spec.json").read_text(encoding="utf-8"))[
@@ -33,6 +39,34 @@ def test_a_stale_missing_or_foreign_schema_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "rest.json").unlink()
     (tmp_path / "old.json").write_text("{}\n", encoding="utf-8")
     assert stale_files(tmp_path) == ["events.json", "old.json", "rest.json"]
+
+
+def public_models(of: type[ContractModel] = ContractModel) -> set[type[ContractModel]]:
+    """Every model of the contract that is not only a part of its kinds."""
+    for found in pkgutil.walk_packages(contract.__path__, "contract."):
+        importlib.import_module(found.name)
+    kinds = [each for each in of.__subclasses__() if each.__module__.startswith("contract.")]
+    own = set() if kinds or of.__name__.startswith("_") else {of}
+    return own.union(*(public_models(each) for each in kinds))
+
+
+def described() -> set[str]:
+    """Names that some schema explains."""
+    documents = schemas().values()
+    names = {name for document in documents for name in document.get("$defs", {})}
+    return names | {document["title"] for document in documents if "title" in document}
+
+
+def test_every_model_of_the_contract_is_in_a_schema() -> None:
+    assert {model.__name__ for model in public_models()} - described() == set()
+
+
+FRAMEWORKS_OWN = {"HTTPValidationError", "ValidationError"}
+
+
+def test_every_body_of_a_route_is_in_a_schema(tmp_path: Path) -> None:
+    app = create_app(Settings(database_url=f"sqlite:///{tmp_path}/farm.sqlite"))
+    assert set(app.openapi()["components"]["schemas"]) - FRAMEWORKS_OWN - described() == set()
 
 
 @pytest.mark.parametrize("case", SPEC_CASES, ids=lambda case: case["name"])

@@ -70,7 +70,7 @@ def finish(client: ControllerClient) -> None:
         (422, "seq-conflict", SeqConflictError),
         (409, "fenced", FencedError),
         (410, "lease-gone", LeaseGoneError),
-        (426, "agent-outdated", AgentOutdatedError),
+        (426, "device-agent-outdated", AgentOutdatedError),
         (413, "payload-too-large", PayloadTooLargeError),
         (401, "not-authenticated", TokenRefusedError),
         (403, "forbidden", TokenRefusedError),
@@ -171,7 +171,10 @@ def test_a_token_travels_as_bearer_and_the_enrolment_token_only_to_enroll() -> N
     for call in (client.finish(ATTEMPT, RESULT), client.enroll("once", EnrollRequest(agent_name="a"))):
         with pytest.raises(ControllerUnreachableError):
             asyncio.run(call)
-    assert seen == [(f"/agent/attempts/{ATTEMPT}/result", "Bearer own"), ("/agent/enroll", "Bearer once")]
+    assert seen == [
+        (f"/device-agent/attempts/{ATTEMPT}/result", "Bearer own"),
+        ("/device-agent/enroll", "Bearer once"),
+    ]
 
 
 def test_a_redirect_is_not_followed_with_the_token() -> None:

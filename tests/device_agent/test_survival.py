@@ -186,7 +186,7 @@ def test_lost_answers_change_nothing(start_agent: StartAgent) -> None:
 
 def test_a_claim_whose_answer_never_came_is_asked_again_after_a_restart(start_agent: StartAgent) -> None:
     controller = FakeController(ttl_s=20.0)
-    controller.faults = lambda method, path: "lose_answer" if path == "/agent/claims" else ""
+    controller.faults = lambda method, path: "lose_answer" if path == "/device-agent/claims" else ""
     spec = controller.submit(attempt_spec({"tokens": 5}))
     agent = start_agent(controller)
     controller.wait(lambda: spec.attempt_id in controller.attempts)
@@ -202,7 +202,9 @@ def test_a_controller_restored_from_a_backup_gets_what_it_lost_again(start_agent
     controller.faults = lambda method, path: "unavailable" if method == "PUT" else ""
     spec = controller.submit(attempt_spec({"tokens": 30}))
     start_agent(controller)
-    controller.wait(lambda: ("PUT", f"/agent/attempts/{spec.attempt_id}/result") in controller.requests)
+    controller.wait(
+        lambda: ("PUT", f"/device-agent/attempts/{spec.attempt_id}/result") in controller.requests
+    )
     controller.restore_from_backup(spec.attempt_id, Stream.CONTROL, keep=5)
     controller.restore_from_backup(spec.attempt_id, Stream.DEVICE_AGENT, keep=0)
     controller.faults = lambda method, path: ""

@@ -172,13 +172,13 @@ class FakeController:
 
     def _route(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         token = headers.get("authorization", "").removeprefix("Bearer ")
-        if path == "/agent/enroll":
+        if path == "/device-agent/enroll":
             return self._enroll(token, EnrollRequest.model_validate_json(body))
         if token not in self.tokens:
             raise ProblemAnswerError(401, "not-authenticated")
-        if path == "/agent/hello":
+        if path == "/device-agent/hello":
             return self._hello(Hello.model_validate_json(body))
-        if path == "/agent/claims":
+        if path == "/device-agent/claims":
             return self._claim(ClaimRequest.model_validate_json(body))
         parts = path.split("/")
         if parts[2] == "leases":

@@ -84,7 +84,7 @@ class Farm:
         """An enrolled device agent."""
         enrolment = self.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
         async with self.client(enrolment) as client:
-            answer = (await client.post("/agent/enroll", json={"agent_name": name})).json()
+            answer = (await client.post("/device-agent/enroll", json={"agent_name": name})).json()
         return FakeAgent(self, answer["device_agent_id"], answer["token"])
 
 
@@ -114,7 +114,7 @@ class FakeAgent:
 
     async def hello(self, *devices: DeviceReport) -> dict[str, Any]:
         """Report the devices, ready or not."""
-        response = await self.post("/agent/hello", self.hello_body(*devices))
+        response = await self.post("/device-agent/hello", self.hello_body(*devices))
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -122,7 +122,7 @@ class FakeAgent:
     async def claim(self, *device_ids: str) -> Lease | None:
         """A lease if there is one now."""
         body = {"claim_id": f"clm_{ULID()}", "devices": list(device_ids), "wait_s": 0}
-        response = await self.post("/agent/claims", body)
+        response = await self.post("/device-agent/claims", body)
         if response.status_code == 204:
             return None
         assert response.status_code == 200, response.text
@@ -136,7 +136,7 @@ class FakeAgent:
             "sent_at": datetime.now(UTC).isoformat(),
             "trials_done": trials_done,
         }
-        response = await self.post(f"/agent/leases/{lease.lease_id}:renew", body)
+        response = await self.post(f"/device-agent/leases/{lease.lease_id}:renew", body)
         assert response.status_code == 200, response.text
         answer: dict[str, Any] = response.json()
         return answer
@@ -156,7 +156,7 @@ class FakeAgent:
         headers = {"Content-Encoding": "gzip", "Content-Type": "application/x-ndjson"}
         async with self.farm.client(self.token, headers=headers) as client:
             body = gzip.compress(b"\n".join(lines) + b"\n")
-            response = await client.post(f"/agent/attempts/{lease.attempt_id}/events", content=body)
+            response = await client.post(f"/device-agent/attempts/{lease.attempt_id}/events", content=body)
         assert response.status_code == 200, response.text
 
     async def finish(
@@ -165,7 +165,7 @@ class FakeAgent:
         """The last word on the attempt."""
         body = {"fence": lease.fence, "outcome": outcome, "reason": reason, "last_seq": last_seq}
         async with self.farm.client(self.token) as client:
-            response = await client.put(f"/agent/attempts/{lease.attempt_id}/result", json=body)
+            response = await client.put(f"/device-agent/attempts/{lease.attempt_id}/result", json=body)
         assert response.status_code == 200, response.text
 
 

@@ -1,10 +1,11 @@
-"""Every typed error of the controller has its HTTP status in the one table (docs/adr/0006)."""
+"""Every typed error of the controller has a problem code of its own, and every code is explained."""
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
-TABLE_MODULE = "controller.api.problems"
+from contract.problems import PROBLEMS, ProblemCode
 
 
 def _descendants(error: type[Exception]) -> Iterator[type[Exception]]:
@@ -13,34 +14,52 @@ def _descendants(error: type[Exception]) -> Iterator[type[Exception]]:
         yield from _descendants(child)
 
 
-def _status(error: type[Exception], table: Mapping[type[Exception], int]) -> int | None:
-    """The status of the nearest class of the error that the table names, the root's own left out."""
-    return next((table[parent] for parent in error.__mro__[:-1] if parent in table), None)
+def _without_code(root: type[Exception]) -> list[str]:
+    """Names of errors that say no code themselves, or one that another error says too."""
+    seen: set[Any] = set()
+    wrong = []
+    for error in _descendants(root):
+        code = vars(error).get("kind")
+        if not isinstance(code, ProblemCode) or code in seen:
+            wrong.append(error.__name__)
+        seen.add(code)
+    return wrong
 
 
-def test_every_farm_error_is_in_the_http_table() -> None:
+def _farm_error() -> type[Exception]:
     import controller
 
     for module in pkgutil.walk_packages(controller.__path__, "controller."):
         importlib.import_module(module.name)
-    root = importlib.import_module("controller.errors").FarmError
-    table = {
-        error: status
-        for error, status in importlib.import_module(TABLE_MODULE).STATUS.items()
-        if error is not root
-    }
-    errors = list(_descendants(root))
-    assert errors, "no error derives from FarmError"
-    assert [error.__name__ for error in errors if _status(error, table) is None] == []
+    root: type[Exception] = importlib.import_module("controller.errors").FarmError
+    return root
 
 
-def test_an_error_that_the_table_lacks_is_found() -> None:
-    class RootError(Exception): ...
+def test_every_farm_error_has_a_code_of_its_own() -> None:
+    root = _farm_error()
+    assert len(list(_descendants(root))) > 20
+    assert _without_code(root) == []
 
-    class KnownError(RootError): ...
+
+def test_every_code_is_explained_and_is_somebody_s() -> None:
+    assert set(PROBLEMS) == set(ProblemCode)
+    said = {vars(error)["kind"] for error in _descendants(_farm_error())}
+    # What the framework refuses before any of our code runs.
+    framework = {ProblemCode.BAD_REQUEST, ProblemCode.METHOD_NOT_ALLOWED, ProblemCode.INTERNAL}
+    assert set(ProblemCode) - said == framework
+
+
+def test_an_error_without_a_code_of_its_own_is_found() -> None:
+    class RootError(Exception):
+        kind = ProblemCode.INTERNAL
+
+    class KnownError(RootError):
+        kind = ProblemCode.FENCED
 
     class NarrowerError(KnownError): ...
 
-    class ForgottenError(RootError): ...
+    class SecondError(RootError):
+        kind = ProblemCode.FENCED
 
-    assert [_status(error, {KnownError: 404}) for error in _descendants(RootError)] == [404, 404, None]
+    assert _without_code(RootError) == ["NarrowerError", "SecondError"]
+    assert KnownError.kind is SecondError.kind

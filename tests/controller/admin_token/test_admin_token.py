@@ -62,7 +62,7 @@ async def test_what_was_lost_is_made_anew(farm: Farm, tmp_path: Path, lost: str)
 
 async def test_the_machine_s_agent_enrols_with_a_token_of_its_own(farm: Farm) -> None:
     async with farm.client(enrolment_token(farm.context)) as client:
-        assert (await client.post("/agent/enroll", json={"agent_name": "here"})).status_code == 200
+        assert (await client.post("/device-agent/enroll", json={"agent_name": "here"})).status_code == 200
 
 
 def test_the_command_writes_the_token_for_its_owner_and_prints_none_of_it(

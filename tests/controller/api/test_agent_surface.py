@@ -76,7 +76,7 @@ def batch(lease: Lease, lines: list[bytes], **header: Any) -> bytes:
 
 async def send(agent: FakeAgent, lease: Lease, body: bytes, encoding: str = "gzip") -> httpx.Response:
     async with agent.farm.client(agent.token, headers={"Content-Encoding": encoding}) as client:
-        return await client.post(f"/agent/attempts/{lease.attempt_id}/events", content=body)
+        return await client.post(f"/device-agent/attempts/{lease.attempt_id}/events", content=body)
 
 
 async def put(agent: FakeAgent, path: str, **options: Any) -> httpx.Response:
@@ -100,22 +100,24 @@ async def test_an_attempt_from_enrolment_to_result(farm: Farm, agent: FakeAgent,
     lines = control_lines(lease.attempt_id, 3)
     answer = (await send(agent, lease, batch(lease, lines))).json()
     assert answer == {"next_seq": 4, "min_interval_s": 0.0, "directive": "continue"}
-    path = f"/agent/attempts/{lease.attempt_id}/result"
+    path = f"/device-agent/attempts/{lease.attempt_id}/result"
     done = await put(agent, path, json=result(lease))
     assert done.json() == {"attempt_id": lease.attempt_id, "state": "succeeded", "salvaged": False}
     assert (await put(agent, path, json=result(lease))).json() == done.json()
 
 
 async def test_a_hello_of_an_unknown_contract_is_outdated_even_with_unknown_fields(agent: FakeAgent) -> None:
-    response = await agent.post("/agent/hello", {"contract_version": "9.9", "brand_new_field": 1})
-    assert problem(response) == (426, "agent-outdated")
+    response = await agent.post("/device-agent/hello", {"contract_version": "9.9", "brand_new_field": 1})
+    assert problem(response) == (426, "device-agent-outdated")
 
 
 async def test_an_enrolment_of_an_unknown_contract_is_outdated(farm: Farm) -> None:
     token = farm.issue(TokenGrant(TokenKind.ENROLMENT, "test"))
     async with farm.client(token) as client:
-        response = await client.post("/agent/enroll", json={"agent_name": "x", "contract_version": "9.9"})
-    assert problem(response) == (426, "agent-outdated")
+        response = await client.post(
+            "/device-agent/enroll", json={"agent_name": "x", "contract_version": "9.9"}
+        )
+    assert problem(response) == (426, "device-agent-outdated")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ async def test_an_enrolment_of_an_unknown_contract_is_outdated(farm: Farm) -> No
 )
 async def test_a_hello_that_cannot_be_read_is_named(agent: FakeAgent, body: bytes) -> None:
     async with agent.farm.client(agent.token) as client:
-        response = await client.post("/agent/hello", content=body)
+        response = await client.post("/device-agent/hello", content=body)
     assert problem(response) == (422, "validation")
 
 
@@ -147,7 +149,7 @@ async def test_a_hello_that_the_books_cannot_hold_is_refused_by_its_field(
 ) -> None:
     body = json.dumps({**agent.hello_body(), **changed}).encode()
     async with agent.farm.client(agent.token) as client:
-        response = await client.post("/agent/hello", content=body)
+        response = await client.post("/device-agent/hello", content=body)
     assert problem(response) == (422, "validation")
     assert field in response.json()["detail"]
 
@@ -180,18 +182,18 @@ async def test_a_wrong_fence_is_fenced_everywhere(agent: FakeAgent, lease: Lease
     lines = control_lines(lease.attempt_id, 1)
     assert problem(await send(agent, lease, batch(lease, lines, fence=wrong))) == (409, "fenced")
     body = {"fence": wrong, "phase": "running", "sent_at": datetime.now(UTC).isoformat()}
-    assert problem(await agent.post(f"/agent/leases/{lease.lease_id}:renew", body)) == (409, "fenced")
-    path = f"/agent/attempts/{lease.attempt_id}/result"
+    assert problem(await agent.post(f"/device-agent/leases/{lease.lease_id}:renew", body)) == (409, "fenced")
+    path = f"/device-agent/attempts/{lease.attempt_id}/result"
     assert problem(await put(agent, path, json=result(lease, fence=wrong))) == (409, "fenced")
 
 
 async def test_a_lease_that_never_was_is_gone(agent: FakeAgent) -> None:
     body = {"fence": 1, "phase": "running", "sent_at": datetime.now(UTC).isoformat()}
-    assert problem(await agent.post(f"/agent/leases/lea_{ULID()}:renew", body)) == (410, "lease-gone")
+    assert problem(await agent.post(f"/device-agent/leases/lea_{ULID()}:renew", body)) == (410, "lease-gone")
 
 
 async def test_what_a_result_lacks_is_named(agent: FakeAgent, lease: Lease) -> None:
-    path = f"/agent/attempts/{lease.attempt_id}/result"
+    path = f"/device-agent/attempts/{lease.attempt_id}/result"
     missing = await put(agent, path, json=result(lease))
     assert problem(missing) == (409, "events-missing")
     assert (missing.json()["next_seq"], missing.json()["stream"]) == (1, "control")
@@ -201,9 +203,9 @@ async def test_what_a_result_lacks_is_named(agent: FakeAgent, lease: Lease) -> N
     missing = await put(agent, path, json=result(lease, artifacts=[reference]))
     assert problem(missing) == (409, "artifacts-missing")
     assert missing.json()["missing"] == ["crash"]
-    kept = await put(agent, f"/agent/attempts/{lease.attempt_id}/artifacts/crash", content=content)
+    kept = await put(agent, f"/device-agent/attempts/{lease.attempt_id}/artifacts/crash", content=content)
     assert kept.json() == reference
-    other = await put(agent, f"/agent/attempts/{lease.attempt_id}/artifacts/crash", content=b"other")
+    other = await put(agent, f"/device-agent/attempts/{lease.attempt_id}/artifacts/crash", content=b"other")
     assert problem(other) == (409, "artifact-conflict")
     assert (await put(agent, path, json=result(lease, artifacts=[reference]))).json()["state"] == "succeeded"
 
@@ -218,7 +220,7 @@ async def test_another_agent_s_attempt_does_not_exist(farm: Farm, agent: FakeAge
     other = await farm.agent("lab-2")
     body = batch(lease, control_lines(lease.attempt_id, 1))
     assert problem(await send(other, lease, body)) == (404, "attempt-not-found")
-    path = f"/agent/attempts/{lease.attempt_id}/result"
+    path = f"/device-agent/attempts/{lease.attempt_id}/result"
     assert problem(await put(other, path, json=result(lease))) == (404, "attempt-not-found")
 
 
@@ -227,7 +229,7 @@ async def test_another_agent_s_attempt_does_not_exist(farm: Farm, agent: FakeAge
 
 async def ask(agent: FakeAgent, wait_s: float, claim_id: str = "") -> httpx.Response:
     body = {"claim_id": claim_id or f"clm_{ULID()}", "devices": ["host-1"], "wait_s": wait_s}
-    return await agent.post("/agent/claims", body)
+    return await agent.post("/device-agent/claims", body)
 
 
 async def test_a_claim_waits_for_a_job_and_gets_it_by_looking_itself(farm: Farm, agent: FakeAgent) -> None:

@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import update
 from starlette.routing import Mount
 
+from contract.headers import SESSION_COOKIE
 from controller.api.auth import OPEN_PATHS
-from controller.api.sessions import SESSION_COOKIE, SESSION_DURATION
+from controller.api.sessions import SESSION_DURATION
 from controller.db.models import TokenKind, TokenRow, TokenScope
 from controller.db.tokens import TokenGrant, token_digest
 from tests.fakes.farm import Farm
@@ -77,7 +78,7 @@ async def test_health_ready_and_login_are_open(farm: Farm) -> None:
 async def test_a_viewer_may_read_and_change_nothing(farm: Farm) -> None:
     async with farm.client("viewer") as client:
         for method, path in _routes(farm):
-            if path in OPEN_PATHS or path.startswith("/agent/"):
+            if path in OPEN_PATHS or path.startswith("/device-agent/"):
                 continue
             status = (await client.request(method, path, json={"reason": "x"})).status_code
             if method in READING:
@@ -96,8 +97,8 @@ async def test_a_submitter_may_submit_but_not_run_the_lab(farm: Farm) -> None:
 async def test_a_person_s_token_is_no_agent_s_and_the_other_way_round(farm: Farm) -> None:
     agent = await farm.agent()
     enrolment = farm.issue(TokenGrant(TokenKind.ENROLMENT, "e"))
-    calls = {"/v1/runs": "GET", "/agent/hello": "POST", "/agent/enroll": "POST"}
-    allowed = {"/v1/runs": "admin", "/agent/hello": agent.token, "/agent/enroll": enrolment}
+    calls = {"/v1/runs": "GET", "/device-agent/hello": "POST", "/device-agent/enroll": "POST"}
+    allowed = {"/v1/runs": "admin", "/device-agent/hello": agent.token, "/device-agent/enroll": enrolment}
     for token in ("admin", agent.token, enrolment):
         async with farm.client(token) as client:
             for path, method in calls.items():

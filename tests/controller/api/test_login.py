@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from contract.headers import SESSION_COOKIE
 from controller.api.login import local_target
-from controller.api.sessions import SESSION_COOKIE
 from tests.fakes.farm import Farm
 
 pytestmark = pytest.mark.anyio

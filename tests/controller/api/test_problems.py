@@ -1,6 +1,5 @@
 """Every error leaves as a problem document that names the failure, the field and who must act."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,7 +11,7 @@ from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from controller import errors
 from controller.api.metrics import ServiceMetrics
 from controller.api.middleware import RequestMiddleware
-from controller.api.problems import STATUS, install_problem_handlers, problem_of, status_of
+from controller.api.problems import install_problem_handlers, problem_of
 from controller.errors import FarmError
 from controller.runs.errors import BudgetTooSmallError
 
@@ -59,31 +58,6 @@ async def _send(method: str, path: str, **options: Any) -> tuple[httpx.Response,
     problem = Problem.model_validate(response.json())
     assert problem.status == response.status_code
     return response, problem
-
-
-def _subclasses(error: type[FarmError]) -> Iterator[type[FarmError]]:
-    for child in error.__subclasses__():
-        yield child
-        yield from _subclasses(child)
-
-
-def test_every_farm_error_has_its_status_and_a_code_of_its_own() -> None:
-    kinds = list(_subclasses(FarmError))
-    assert len(kinds) > 20
-    for kind in kinds:
-        assert any(parent in STATUS for parent in kind.__mro__[:-1]), kind
-        assert kind.kind != FarmError.kind, kind
-    assert all(400 <= status < 600 for status in STATUS.values())
-
-
-def test_an_error_that_the_table_lacks_would_be_a_500_and_not_a_guess() -> None:
-    class ForgottenError(FarmError):
-        """Named by nobody."""
-
-    found = status_of(ForgottenError("x"))
-    # Out of the walk of every other test again.
-    del ForgottenError
-    assert found == 500
 
 
 @pytest.mark.parametrize(

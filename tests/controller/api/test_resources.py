@@ -150,8 +150,8 @@ async def test_an_enrolment_token_works_once(farm: Farm) -> None:
     assert created.status_code == 201
     token = EnrollmentToken.model_validate(created.json()).token
     async with farm.client(token) as client:
-        first = await client.post("/agent/enroll", json={"agent_name": "lab-1"})
-        second = await client.post("/agent/enroll", json={"agent_name": "lab-2"})
+        first = await client.post("/device-agent/enroll", json={"agent_name": "lab-1"})
+        second = await client.post("/device-agent/enroll", json={"agent_name": "lab-2"})
     assert (first.status_code, second.status_code) == (200, 401)
 
 

@@ -64,7 +64,7 @@ async def test_a_waiting_claim_is_woken_by_a_submission(tmp_path: Path) -> None:
 
         async def wait_for_work() -> None:
             body = {"claim_id": "clm_01J00000000000000000000000", "devices": ["host-1"], "wait_s": 25}
-            response = await lab.agent.post("/agent/claims", body)
+            response = await lab.agent.post("/device-agent/claims", body)
             got.append(response.json()["attempt_id"] if response.status_code == 200 else "")
 
         with anyio.fail_after(20):
@@ -81,7 +81,7 @@ async def test_stopping_answers_the_claims_that_wait(tmp_path: Path) -> None:
 
         async def wait_for_work() -> None:
             body = {"claim_id": "clm_01J00000000000000000000000", "devices": ["host-1"], "wait_s": 25}
-            got.append((await lab.agent.post("/agent/claims", body)).status_code)
+            got.append((await lab.agent.post("/device-agent/claims", body)).status_code)
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:

@@ -13,7 +13,7 @@ from pymobiledevice3.dtx.exceptions import DTXNsError
 from pymobiledevice3.services.dvt.instruments.dvt_provider import DvtProvider
 from pymobiledevice3.services.dvt.instruments.sysmontap import Sysmontap
 
-from contract.ios_app import BUNDLE_ID
+from contract.ios_app import BUNDLE_ID, RunFile
 from tests.device_agent.virtual.fleet import Fleet
 from tests.device_agent.virtual.mobile_client import (
     ObservedProcesses,
@@ -259,7 +259,7 @@ def test_an_app_started_by_a_tap_reads_the_newest_run_file(fleet: Fleet) -> None
         async with lockdown_of(udid) as lockdown:
             async with await documents_of(lockdown) as files:
                 await files.makedirs("/Documents/attempts/one")
-                said = json.dumps(environment('{"lines": 1}')).encode()
+                said = RunFile.of_environment(environment()).model_dump_json().encode()
                 await files.set_file_contents("/Documents/attempts/one/run.json", said)
             async with instruments_of(lockdown) as (_, control):
                 pid = await control.launch(BUNDLE_ID)
