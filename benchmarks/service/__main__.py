@@ -1,4 +1,4 @@
-"""`python -m benchmarks.service claims`: JSON on standard output, what happens meanwhile on standard error."""
+"""`python -m benchmarks.service claims`: JSON on standard output, progress on standard error."""
 
 import argparse
 import json

@@ -1,7 +1,7 @@
-"""What devices that wait for work cost the controller: long polls of many devices, with an empty queue and with
-jobs that none of them can run; and how soon a job that fits reaches one of them.
+"""What devices that wait for work cost the controller: long polls of many devices, with an empty queue and
+with jobs that none of them can run; and how soon a job that fits reaches one of them.
 
-One controller process for each row. A window is one whole turn of the long polls, so each device asks once in it.
+One controller process for each row. In a window, one whole turn of the long polls, each device asks once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LIST_LIMIT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many devices wait, how many jobs fit none of them, and for how many turns of the polls it is metered."""
+    """How many devices wait, how many jobs fit none of them, and how many windows are metered."""
 
     devices: int
     queued_jobs: int
@@ -44,19 +44,21 @@ class Row:
     resident_mb: float
     answers: dict[str, int]
     """Path and status, or the error of a call that got none."""
-    list_runs_s: float
-    """`GET /v1/runs`, the newest fifty, while the devices wait."""
+    list_runs_s: float | None
+    """`GET /v1/runs`, the newest fifty, while the devices wait; None: it was refused."""
     grant_s: float | None
     """From sending a run that fits to the lease at a device that waited; None: none came in time."""
 
 
 def measure(load: Load, database_url: str, tell: Any) -> dict[str, Any]:
     """One row."""
-    with tempfile.TemporaryDirectory(prefix="dynofarm-bench-") as home:
-        with running_controller(Path(home), database_url) as controller:
-            tell(f"{load.devices} devices, {load.queued_jobs} queued jobs: preparing")
-            _submit(controller, load.queued_jobs)
-            return asdict(asyncio.run(_measure(controller, load, tell)))
+    with (
+        tempfile.TemporaryDirectory(prefix="dynofarm-bench-") as home,
+        running_controller(Path(home), database_url) as controller,
+    ):
+        tell(f"{load.devices} devices, {load.queued_jobs} queued jobs: preparing")
+        _submit(controller, load.queued_jobs)
+        return asdict(asyncio.run(_measure(controller, load, tell)))
 
 
 async def _measure(controller: ControllerProcess, load: Load, tell: Any) -> Row:
@@ -97,19 +99,22 @@ async def _core_percent(controller: ControllerProcess, window_s: float) -> float
 
 async def _grant_s(controller: ControllerProcess, fleet: Fleet) -> float | None:
     sent_s = time.monotonic()
-    await asyncio.to_thread(_post_run, controller, {"selectors": [{"device_model": "bench"}]})
     try:
+        await asyncio.to_thread(_post_run, controller, {"selectors": [{"device_model": "bench"}]})
         async with asyncio.timeout(_GRANT_LIMIT_S):
             came_s, _ = await fleet.granted.get()
-    except TimeoutError:
+    except (TimeoutError, httpx.HTTPError):
         return None
     return round(came_s - sent_s, 4)
 
 
-def _list_runs_s(controller: ControllerProcess) -> float:
+def _list_runs_s(controller: ControllerProcess) -> float | None:
     started_s = time.monotonic()
-    with _client(controller) as client:
-        client.get("/v1/runs").raise_for_status()
+    try:
+        with _client(controller) as client:
+            client.get("/v1/runs").raise_for_status()
+    except httpx.HTTPError:
+        return None
     return round(time.monotonic() - started_s, 4)
 
 

@@ -1,4 +1,4 @@
-"""Device agents as the controller sees them: each says hello, and each of its devices waits in a long poll."""
+"""Device agents as the controller sees them: each says hello, each of its devices waits in a long poll."""
 
 import asyncio
 import time
@@ -11,6 +11,7 @@ import httpx
 from ulid import ULID
 
 from contract.agent_api import ClaimRequest, DeviceReport, Hello, HostHealth, Lease
+from contract.routes import CLAIM, HELLO
 from contract.states import TargetKind
 from contract.version import CONTRACT_VERSION
 from controller.db.models import AgentRow, TokenKind
@@ -44,17 +45,19 @@ class Fleet:
     """Leases with the monotonic time at which they came."""
 
     async def wait_for_work(self, seconds_until_spread: float) -> None:
-        """Every device claims for ever, the first claims spread evenly over the given time; ends by cancel."""
+        """Every device claims for ever, the first claims spread over the given time; ends by cancel."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        async with httpx.AsyncClient(base_url=self.url, limits=limits, timeout=_ANSWER_LIMIT_S) as client:
-            async with asyncio.TaskGroup() as group:
-                for agent in self.agents:
-                    await self._say_hello(client, agent)
-                    group.create_task(self._keep_saying_hello(client, agent))
-                devices = [(agent, device) for agent in self.agents for device in agent.devices]
-                for agent, device in devices:
-                    group.create_task(self._keep_claiming(client, agent, device))
-                    await asyncio.sleep(seconds_until_spread / len(devices))
+        async with (
+            httpx.AsyncClient(base_url=self.url, limits=limits, timeout=_ANSWER_LIMIT_S) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for agent in self.agents:
+                await self._say_hello(client, agent)
+                group.create_task(self._keep_saying_hello(client, agent))
+            devices = [(agent, device) for agent in self.agents for device in agent.devices]
+            for agent, device in devices:
+                group.create_task(self._keep_claiming(client, agent, device))
+                await asyncio.sleep(seconds_until_spread / len(devices))
 
     async def _keep_saying_hello(self, client: httpx.AsyncClient, agent: Agent) -> None:
         while True:
@@ -68,12 +71,12 @@ class Fleet:
             health=HostHealth(disk_free_bytes=1, open_files=1, resident_bytes=1, spool_backlog_events=0),
             devices=[_report(device) for device in agent.devices],
         )
-        await self._post(client, agent, "/agent/hello", hello.model_dump_json())
+        await self._post(client, agent, HELLO.template, hello.model_dump_json())
 
     async def _keep_claiming(self, client: httpx.AsyncClient, agent: Agent, device: str) -> None:
         while True:
             claim = ClaimRequest(claim_id=f"clm_{ULID()}", devices=[device], wait_s=CLAIM_WAIT_S)
-            answer = await self._post(client, agent, "/agent/claims", claim.model_dump_json())
+            answer = await self._post(client, agent, CLAIM.template, claim.model_dump_json())
             if answer is not None and answer.status_code == 200:
                 self.granted.put_nowait((time.monotonic(), Lease.model_validate_json(answer.content)))
             elif answer is None or answer.status_code != 204:

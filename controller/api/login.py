@@ -43,7 +43,7 @@ def login_form() -> HTMLResponse:
 @router.post(LOGIN_PATH)
 async def log_in(request: Request) -> Response:
     """A session cookie and a redirect, or the form again with 401."""
-    context = context_of(request)
+    context = await context_of(request)
     if request.headers.get("origin") and not is_same_origin(request):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     token = _form_field(await request.body(), "token")
