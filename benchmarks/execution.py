@@ -21,7 +21,7 @@ from benchmarks.plan import OURS, Config
 from contract.bench import BenchFailure, BenchReport, BenchRequest
 from contract.jobs import EngineOptions
 from contract.workload import CompiledWorkload
-from runtime.bench.others import OthersMeter
+from runtime.host.others import OthersMeter
 
 _ANSWER: Final[TypeAdapter[BenchReport | BenchFailure]] = TypeAdapter(BenchReport | BenchFailure)
 _SAID_CHARACTERS: Final = 2000

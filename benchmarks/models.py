@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from runtime.bench.cli import built_in_model
+from runtime.bench.cli import demo_model
 from runtime.model.gguf_file import GGUFFile
 from runtime.model.gguf_loader import GGUFSource
 from runtime.model.weights import WeightSource, weight_shapes
@@ -108,7 +108,7 @@ def export(shape: Shape, dtype: str, folder: Path) -> Path:
     if done.exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    with closing(GGUFSource(built_in_model())) as source:
+    with closing(GGUFSource(demo_model())) as source:
         _write_folder(shape, dtype, source, folder / "hf")
         _write_gguf(shape, dtype, source, folder / "model.gguf")
     digests = {path.name: _sha256(path) for path in (folder / "hf/model.safetensors", folder / "model.gguf")}
@@ -169,7 +169,7 @@ def _write_gguf(shape: Shape, dtype: str, source: GGUFSource, path: Path) -> Non
     """Metadata and tokenizer of the demo's file; sizes and weights of the shape."""
     kind, file_type = _GGUF_TYPES[dtype]
     writer = gguf.GGUFWriter(path, "llama")
-    with closing(GGUFFile(built_in_model())) as demo:
+    with closing(GGUFFile(demo_model())) as demo:
         metadata = {**demo.metadata, **_sizes_of(shape, file_type)}
     for name, value in metadata.items():
         if name != "general.architecture":

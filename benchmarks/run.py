@@ -26,8 +26,8 @@ from benchmarks.results import Session, last_session, new_session, open_session
 from benchmarks.work import write_work
 from contract.rest import WorkloadRequest
 from contract.workload import CompiledWorkload
-from runtime.bench.others import OthersMeter
-from runtime.engine.machine import this_machine
+from runtime.host.machine import this_machine
+from runtime.host.others import OthersMeter
 from workloads import compile_request
 
 EXTRA_RUNS: Final = 2

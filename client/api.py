@@ -11,17 +11,15 @@ import httpx
 from pydantic import SecretStr
 
 from client.connection import Ask, Connection, Patience
+from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
 from contract.headers import IDEMPOTENCY_KEY_HEADER
 from contract.health import Health
 from contract.rest import (
     AttemptView,
     Comparison,
-    DeviceAction,
-    DeviceList,
+    DevicePage,
     DeviceView,
-    EnrollmentToken,
-    EnrollmentTokenRequest,
     EventsPage,
     GateView,
     JobExplanation,
@@ -158,9 +156,9 @@ class DynofarmClient:
 
     # --- devices
 
-    def devices(self) -> DeviceList:
+    def devices(self) -> DevicePage:
         """All devices of the farm."""
-        return self._connection.ask(Ask("GET", "/v1/devices", DeviceList))
+        return self._connection.ask(Ask("GET", "/v1/devices", DevicePage))
 
     def device(self, device_id: str) -> DeviceView:
         """One device."""
@@ -193,9 +191,9 @@ class DynofarmClient:
         """The metric catalogue."""
         return self._connection.ask(Ask("GET", "/v1/metrics", MetricList))
 
-    def enrollment_token(self, request: EnrollmentTokenRequest) -> EnrollmentToken:
+    def enrollment_token(self, request: EnrollmentTokenRequest) -> NewToken:
         """A new one-time token for one device agent; needs an admin's token."""
-        ask = Ask("POST", "/v1/enrollment-tokens", EnrollmentToken, body=request, idempotent=False)
+        ask = Ask("POST", "/v1/enrollment-tokens", NewToken, body=request, idempotent=False)
         return self._connection.ask(ask)
 
     def health(self) -> Health:

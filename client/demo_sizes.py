@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
+from contract.home import BUILT_IN_MODEL
 from contract.jobs import EngineOptions
 from contract.rest import ArmRequest, DeviceSelector, GateRequest, RunRequest, WorkloadRequest
 from contract.states import TargetKind
 
-MODEL: Final = "smollm2-135m-instruct"
+MODEL: Final = BUILT_IN_MODEL
 WORKLOAD: Final = "shared-prefix"
 LABEL: Final = "purpose"
 LABEL_VALUE: Final = "demo"

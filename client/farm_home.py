@@ -1,71 +1,27 @@
 """The home folder of a farm on this machine: who serves it, the admin's token, what its runtimes wrote."""
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from pydantic import PositiveInt, SecretStr, ValidationError
+from pydantic import SecretStr, ValidationError
 
 from client.connection import is_loopback
 from client.errors import UsageError
-from contract.model import ContractModel
+from contract.home import ControllerFile, HomeFolder
 from contract.runtime_link import EVENTS_FILE, RUNTIME_LOG_FILE
 
-DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
+class FarmHome(HomeFolder):
+    """What is read there; nothing is created."""
 
-class ControllerFile(ContractModel):
-    """`controller.json`: written by the embedded controller when it is ready."""
-
-    url: str
-    pid: PositiveInt
-
-
-@dataclass(frozen=True, slots=True)
-class FarmHome:
-    """Paths below one home folder; nothing is created here."""
-
-    path: Path
-
-    @property
-    def controller_file(self) -> Path:
-        """Where the embedded controller says that it is ready."""
-        return self.path / "controller.json"
-
-    @property
-    def admin_token_file(self) -> Path:
-        """The token that the controller made at its first start; readable by its owner only."""
-        return self.path / "admin-token"
-
-    @property
-    def log_file(self) -> Path:
-        """What the controller says when `up` or the demo starts it."""
-        return self.path / "farm.log"
-
-    @property
-    def models_folder(self) -> Path:
-        """Where this machine's models lie, by name."""
-        return self.path / "models"
-
-    def model_path(self, name: str) -> Path | None:
-        """`<name>.gguf`, or the Hugging Face folder `<name>/`, of the models folder; None without either."""
-        file, folder = self.models_folder / f"{name}.gguf", self.models_folder / name
-        # Not Path.is_file: it raises for a name that is too long.
-        if os.path.isfile(file):
-            return file
-        return folder if os.path.isfile(folder / "config.json") else None
+    __slots__ = ()
 
     def events_file(self, attempt_id: str) -> Path:
         """What the runtime of an attempt wrote on its own disk."""
-        return self._attempt(attempt_id) / EVENTS_FILE
+        return self.attempt_folder(attempt_id) / EVENTS_FILE
 
     def runtime_log_file(self, attempt_id: str) -> Path:
         """Standard output and error of the runtime of an attempt."""
-        return self._attempt(attempt_id) / RUNTIME_LOG_FILE
-
-    def _attempt(self, attempt_id: str) -> Path:
-        return self.path / "agent" / "attempts" / attempt_id
+        return self.attempt_folder(attempt_id) / RUNTIME_LOG_FILE
 
     def controller(self) -> ControllerFile | None:
         """Who serves this home, or None; a file that is half written or may not be read counts as none."""

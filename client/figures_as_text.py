@@ -52,7 +52,7 @@ def interval(bounds: tuple[float, float] | None, confidence: float | None) -> st
 
 def operating_system(device: DeviceReportView) -> str:
     """`Debian 12`, since a bare number reads as one of cores; the version alone where no name was told."""
-    name = str(device.conditions.get("os_name") or "")
+    name = device.conditions.os_name if device.conditions is not None else ""
     return f"{name} {device.os_version}".strip()
 
 

@@ -19,9 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 from client.api import DynofarmClient
 from client.connection import Patience, checked_url
 from client.errors import ClientError, ControllerUnreachableError, InfrastructureError, UsageError
-from client.farm_home import DEFAULT_URL, FarmHome
+from client.farm_home import FarmHome
 from client.output import Output
 from client.settings import read_settings
+from contract.home import DEFAULT_URL
 from contract.ids import RunId
 from contract.states import GateExit
 

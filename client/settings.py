@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from client.errors import UsageError
+from contract.home import DEFAULT_HOME
 
 
 class ClientSettings(BaseSettings):
@@ -22,7 +23,7 @@ class ClientSettings(BaseSettings):
     """Address of the controller; empty: that of the farm that runs in the home folder."""
     token: SecretStr = SecretStr("")
     """Never an option: a command line can be read by every user of the machine."""
-    home: Path = Path("~/.dynofarm")
+    home: Path = DEFAULT_HOME
     poll_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     """Between two looks at a run that is followed."""
     embedded_command: Annotated[tuple[str, ...], Field(min_length=1)] = (

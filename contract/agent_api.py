@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_validator
 
+from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT, ArtifactRef
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
 from contract.failures import FailureReason
-from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name, Sha256
+from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
 from contract.states import DeviceState, TargetKind
@@ -197,14 +198,6 @@ class EventsAnswer(ContractModel):
     directive: Literal["continue", "cancel"]
 
 
-class ArtifactRef(ContractModel):
-    """A file that belongs to the attempt."""
-
-    name: Name
-    sha256: Sha256
-    size_bytes: Count
-
-
 class ResultRequest(SentModel):
     """The agent's last word on an attempt. Accepted only when every event up to last_seq is stored."""
 
@@ -213,7 +206,8 @@ class ResultRequest(SentModel):
     reason: FailureReason | None = None
     detail: Annotated[str, Field(max_length=4000)] = ""
     last_seq: dict[Stream, Count]
-    artifacts: list[ArtifactRef] = []
+    artifacts: Annotated[list[ArtifactRef], Field(max_length=MAX_ARTIFACTS_PER_ATTEMPT)] = []
+    """Files that must be stored before it is accepted; none is taken after it."""
 
 
 class ResultAnswer(ContractModel):

@@ -42,6 +42,7 @@ class FailureReason(StrEnum):
     RUNTIME_EXIT = "runtime_exit"
     RUNTIME_STALLED = "runtime_stalled"
     EVENTS_INVALID = "events_invalid"
+    ANALYSIS_FAILED = "analysis_failed"
     LEASE_EXPIRED = "lease_expired"
     PREPARE_TIMEOUT = "prepare_timeout"
     RUN_TIMEOUT = "run_timeout"
@@ -136,6 +137,9 @@ FAILURES: Final = MappingProxyType(
         FailureReason.RUNTIME_STALLED: _runtime("no event came within the deadline; read the runtime's log"),
         FailureReason.EVENTS_INVALID: _runtime(
             "the runtime wrote lines that the contract refuses; read its log"
+        ),
+        FailureReason.ANALYSIS_FAILED: FailureKind(
+            Fault.FARM_BUG, False, False, "the events are kept; report this text as a bug of dynofarm"
         ),
         FailureReason.LEASE_EXPIRED: _lab("the agent lost touch with the controller; check the network"),
         FailureReason.PREPARE_TIMEOUT: _device(

@@ -1,7 +1,7 @@
 """The metric catalogue, as data: each metric's name, unit, direction and definition stand here once.
 
 Names follow vLLM's split (ITL is every gap, TPOT their mean); units are in the names. To add a
-metric: a line here and its formula in measures, nothing else (docs/adr/0002).
+metric: a line here and its formula in measures/metrics, nothing else (docs/adr/0002).
 """
 
 from enum import StrEnum
@@ -27,8 +27,19 @@ class Scope(StrEnum):
     CALL = "call"
 
 
+class Need(StrEnum):
+    """What a run must have for a metric to have a value."""
+
+    TWO_OUTPUT_TOKENS = "two_output_tokens"
+    KV_POOL = "kv_pool"
+    MEMORY_LIMIT = "memory_limit"
+
+
 class MetricDefinition(ContractModel):
-    """floor_percent: a change smaller than this is not a regression (statistics.md 4.1.5)."""
+    """floor_percent: a change smaller than this is not a regression.
+
+    Any metric with a direction may gate, but counts and shares: `GateRequest.metrics` chooses.
+    """
 
     name: str
     title: str
@@ -38,8 +49,8 @@ class MetricDefinition(ContractModel):
     definition: str
     source: str
     floor_percent: float = 2.0
-    primary: bool = False
-    """Primary metrics gate; the others inform (statistics.md 4.3)."""
+    needs: Need | None = None
+    """Without it there is no value, so a gate on the metric is refused."""
 
 
 _CATALOGUE = (
@@ -50,8 +61,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="trial_finished minus trial_started",
-        source="requirements.md C1, C3",
-        primary=True,
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="ttft_ms",
@@ -60,9 +70,8 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="first token_emitted minus call_arrived, queueing included",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
         floor_percent=3.0,
-        primary=True,
     ),
     MetricDefinition(
         name="agent_ttft_ms",
@@ -71,7 +80,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.AGENT,
         definition="first token of the agent's first call minus trial_started",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="queue_ms",
@@ -80,7 +89,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="call_admitted minus call_arrived",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
     ),
     MetricDefinition(
         name="prefill_ms",
@@ -89,7 +98,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="first token_emitted minus call_admitted",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
     ),
     MetricDefinition(
         name="itl_ms",
@@ -98,7 +107,8 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="median gap between a call's neighbouring tokens",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
+        needs=Need.TWO_OUTPUT_TOKENS,
     ),
     MetricDefinition(
         name="itl_p95_ms",
@@ -107,7 +117,8 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="95th percentile of the call's gaps",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
+        needs=Need.TWO_OUTPUT_TOKENS,
     ),
     MetricDefinition(
         name="tpot_ms",
@@ -116,7 +127,8 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="(last token minus first token) / (output tokens - 1)",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
+        needs=Need.TWO_OUTPUT_TOKENS,
     ),
     MetricDefinition(
         name="e2e_ms",
@@ -125,7 +137,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.CALL,
         definition="call_finished minus call_arrived",
-        source="vLLM benchmark names; runtime.md section 6",
+        source="names of vLLM's serving benchmark",
     ),
     MetricDefinition(
         name="output_tokens_per_s",
@@ -134,7 +146,7 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.TRIAL,
         definition="output tokens of all agents / wall time",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="decode_tokens_per_s",
@@ -143,7 +155,8 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.CALL,
         definition="(output tokens - 1) / (last token minus first token)",
-        source="requirements.md C1",
+        source="docs/adr/0002",
+        needs=Need.TWO_OUTPUT_TOKENS,
     ),
     MetricDefinition(
         name="prefill_tokens_per_s",
@@ -152,7 +165,7 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.CALL,
         definition="computed prompt tokens / prefill time",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="peak_footprint_mb",
@@ -161,9 +174,8 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="largest memory_sampled footprint in the trial, 10^6 bytes",
-        source="requirements.md C1",
+        source="docs/adr/0002",
         floor_percent=1.0,
-        primary=True,
     ),
     MetricDefinition(
         name="min_headroom_mb",
@@ -172,7 +184,8 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.TRIAL,
         definition="smallest limit minus footprint in the trial, 10^6 bytes",
-        source="statistics.md 3.2.2",
+        source="docs/adr/0002",
+        needs=Need.MEMORY_LIMIT,
     ),
     MetricDefinition(
         name="kv_hit_rate_tokens",
@@ -181,7 +194,7 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.TRIAL,
         definition="cached prompt tokens / prompt tokens",
-        source="runtime.md section 6",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="kv_hit_rate_requests",
@@ -190,7 +203,7 @@ _CATALOGUE = (
         better=Better.HIGHER,
         scope=Scope.TRIAL,
         definition="calls with any cached prompt token / calls",
-        source="runtime.md section 6",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="prompt_tokens_submitted",
@@ -199,7 +212,7 @@ _CATALOGUE = (
         better=Better.NONE,
         scope=Scope.TRIAL,
         definition="sum over calls",
-        source="runtime.md section 6",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="prompt_tokens_computed",
@@ -208,7 +221,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="sum over calls, recomputation included",
-        source="runtime.md section 6",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="kv_blocks_peak",
@@ -216,8 +229,9 @@ _CATALOGUE = (
         unit="blocks",
         better=Better.LOWER,
         scope=Scope.TRIAL,
-        definition="largest kv_sampled blocks_used",
-        source="requirements.md C1",
+        definition="most blocks held at once, by block events; where some are lost, by kv_sampled",
+        source="docs/adr/0002",
+        needs=Need.KV_POOL,
     ),
     MetricDefinition(
         name="preemptions",
@@ -226,7 +240,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="count of sequence_preempted",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="memory_warnings",
@@ -235,7 +249,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="count of memory_warned",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
     MetricDefinition(
         name="failed_calls",
@@ -244,7 +258,7 @@ _CATALOGUE = (
         better=Better.LOWER,
         scope=Scope.TRIAL,
         definition="count of call_failed",
-        source="requirements.md C1",
+        source="docs/adr/0002",
     ),
 )
 

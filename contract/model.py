@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 _NO_TEXT = PydanticCustomError(
     "not_storable", "this text has a NUL character or half of a surrogate pair; remove it"
 )
-_NO_NUMBER = PydanticCustomError("not_finite", "NaN and infinity are no JSON numbers; send a finite one")
+_NO_NUMBER = PydanticCustomError("not_finite", "NaN and infinity are not JSON numbers; send a finite one")
 _NOT_STORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 _Place = tuple[int | str, ...]
 
@@ -48,12 +48,12 @@ def _unstorable(value: Any) -> Iterator[tuple[_Place, PydanticCustomError]]:
     open_values: list[tuple[_Place, Any]] = [((), value)]
     while open_values:
         place, found = open_values.pop()
-        if isinstance(found, str) and not _is_storable(found):
+        if isinstance(found, str) and not is_storable(found):
             yield place, _NO_TEXT
         elif isinstance(found, float) and not isfinite(found):
             yield place, _NO_NUMBER
         elif isinstance(found, dict):
-            if not all(_is_storable(key) for key in found if isinstance(key, str)):
+            if not all(is_storable(key) for key in found if isinstance(key, str)):
                 yield place, _NO_TEXT
                 continue
             open_values.extend(((*place, key), each) for key, each in found.items())
@@ -61,7 +61,8 @@ def _unstorable(value: Any) -> Iterator[tuple[_Place, PydanticCustomError]]:
             open_values.extend(((*place, index), each) for index, each in enumerate(found))
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
+    """Whether every database and every answer in UTF-8 can hold the text."""
     return _NOT_STORABLE.search(text) is None
 
 

@@ -32,6 +32,9 @@ class ProblemCode(StrEnum):
     JOB_NOT_FOUND = "job-not-found"
     ATTEMPT_NOT_FOUND = "attempt-not-found"
     DEVICE_NOT_FOUND = "device-not-found"
+    DEVICE_AGENT_NOT_FOUND = "device-agent-not-found"
+    ARTIFACT_NOT_FOUND = "artifact-not-found"
+    TOKEN_NOT_FOUND = "token-not-found"
     VALIDATION = "validation"
     PAYLOAD_TOO_LARGE = "payload-too-large"
     IDEMPOTENCY_KEY_REUSED = "idempotency-key-reused"
@@ -48,6 +51,8 @@ class ProblemCode(StrEnum):
     EVENTS_MISSING = "events-missing"
     ARTIFACTS_MISSING = "artifacts-missing"
     ARTIFACT_CONFLICT = "artifact-conflict"
+    ATTEMPT_SEALED = "attempt-sealed"
+    TOO_MANY_ARTIFACTS = "too-many-artifacts"
     SEQ_CONFLICT = "seq-conflict"
     STREAM_SEALED = "stream-sealed"
     # The controller itself.
@@ -77,6 +82,9 @@ PROBLEMS: Final = MappingProxyType(
         ProblemCode.JOB_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
         ProblemCode.ATTEMPT_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
         ProblemCode.DEVICE_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
+        ProblemCode.DEVICE_AGENT_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
+        ProblemCode.ARTIFACT_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
+        ProblemCode.TOKEN_NOT_FOUND: ProblemKind(HTTPStatus.NOT_FOUND, Fault.JOB),
         ProblemCode.VALIDATION: ProblemKind(HTTPStatus.UNPROCESSABLE_ENTITY, Fault.JOB),
         ProblemCode.PAYLOAD_TOO_LARGE: ProblemKind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Fault.JOB),
         ProblemCode.IDEMPOTENCY_KEY_REUSED: ProblemKind(HTTPStatus.UNPROCESSABLE_ENTITY, Fault.JOB),
@@ -92,6 +100,8 @@ PROBLEMS: Final = MappingProxyType(
         ProblemCode.EVENTS_MISSING: ProblemKind(HTTPStatus.CONFLICT, Fault.LAB, retryable=True),
         ProblemCode.ARTIFACTS_MISSING: ProblemKind(HTTPStatus.CONFLICT, Fault.LAB, retryable=True),
         ProblemCode.ARTIFACT_CONFLICT: ProblemKind(HTTPStatus.CONFLICT, Fault.FARM_BUG),
+        ProblemCode.ATTEMPT_SEALED: ProblemKind(HTTPStatus.CONFLICT, Fault.FARM_BUG),
+        ProblemCode.TOO_MANY_ARTIFACTS: ProblemKind(HTTPStatus.CONFLICT, Fault.LAB),
         ProblemCode.SEQ_CONFLICT: ProblemKind(HTTPStatus.UNPROCESSABLE_ENTITY, Fault.FARM_BUG),
         ProblemCode.STREAM_SEALED: ProblemKind(HTTPStatus.CONFLICT, Fault.FARM_BUG),
         ProblemCode.NOT_READY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),

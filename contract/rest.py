@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, PositiveInt
 
+from contract import bounds
 from contract.calibration import Calibration
-from contract.events.lifecycle import BudgetRow
+from contract.events.lifecycle import BudgetRow, Conditions
 from contract.failures import FailureReason
 from contract.ids import AttemptId, DeviceAgentId, DeviceId, JobId, Name, RunId
 from contract.jobs import ArmMode, BuildRef, EngineOptions, Limits
@@ -55,8 +56,8 @@ class GateRequest(ContractModel):
     """How the verdict is reached (decisions.md 17)."""
 
     metrics: Annotated[list[str], Field(min_length=1, max_length=32)] = ["wall_s"]
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    floor_percent: dict[str, Annotated[float, Field(ge=0, le=100)]] = {}
+    alpha: Annotated[float, Field(ge=bounds.MIN_ALPHA, lt=bounds.ALPHA_BELOW)] = 0.05
+    floor_percent: dict[str, Annotated[float, Field(ge=0, lt=bounds.FLOOR_PERCENT_BELOW)]] = {}
     inconclusive: Literal["pass", "fail"] = "fail"
     """`pass` turns exit code 3 into 0; the verdict stays what it is."""
 
@@ -73,12 +74,12 @@ class RunRequest(SentModel):
     ]
     baseline: Name = "serial"
     candidate: Name = "paged"
-    repetitions: Annotated[int, Field(ge=1, le=200)] = 5
+    repetitions: Annotated[int, Field(ge=1, le=bounds.MAX_PAIRS)] = 5
     """Pairs of trials (one trial per arm each) on every device."""
-    warmups: Annotated[int, Field(ge=0, le=10)] = 1
+    warmups: Annotated[int, Field(ge=0, le=bounds.MAX_WARMUPS)] = 1
     """Discarded trials per arm before the first pair."""
     design: Literal["abba", "random"] = "abba"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Field(ge=0, lt=bounds.SEED_BELOW)] = 0
     engine: EngineOptions = EngineOptions()
     build: BuildRef = BuildRef()
     gate: GateRequest = GateRequest()
@@ -170,22 +171,20 @@ class DeviceView(ContractModel):
     """What it was calibrated to, as its agent last reported."""
     fence: int
     attempt_id: AttemptId | None
+    then: DeviceState | None = None
+    """Where a person has sent it: it goes there once its attempt has ended."""
+    reserved_until: AwareDatetime | None = None
     last_seen_at: AwareDatetime
     state_since: AwareDatetime
     ready_at: AwareDatetime | None = None
     """While it waits for a condition: when its agent thinks that this is over at the earliest."""
 
 
-class DeviceList(ContractModel):
-    """Every device, by id."""
+class DevicePage(ContractModel):
+    """By id. next_page_token None at the end."""
 
     devices: list[DeviceView]
-
-
-class DeviceAction(SentModel):
-    """A person's decision about a device; the reason is kept with the transition."""
-
-    reason: Annotated[str, Field(min_length=1, max_length=500)]
+    next_page_token: str | None = None
 
 
 class DeviceExplanation(ContractModel):
@@ -203,20 +202,6 @@ class JobExplanation(ContractModel):
     state: JobState
     waiting_reason: str
     devices: list[DeviceExplanation]
-
-
-class EnrollmentTokenRequest(SentModel):
-    """Ask for a token with which one device agent may enrol once."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)] = "enrolment"
-    valid_s: Annotated[float, Field(gt=0, le=3600)] = 3600.0
-
-
-class EnrollmentToken(ContractModel):
-    """Shown once; the controller keeps its hash."""
-
-    token: str
-    expires_at: AwareDatetime
 
 
 class MetricList(ContractModel):
@@ -328,7 +313,8 @@ class DeviceReportView(ContractModel):
     os_version: str
     kind: TargetKind
     virtual: bool
-    conditions: dict[str, Any]
+    conditions: Conditions | None
+    """None where the runtime told none."""
     arms: dict[str, ArmReport]
     pairs: list[PairView] = []
     """In their order; a pair without any completed trial is left out."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from contract import agent_api, rest
+from contract import administration, agent_api, artifacts, rest
 from contract.health import Health
 from contract.queries import ComparisonQuery, EventsQuery, RunsQuery
 
@@ -39,7 +39,8 @@ class Upload:
 
 @dataclass(frozen=True)
 class Route(Generic[Answer]):
-    """One route. `template` has its parameters in braces; `answer` is None or a model, or str for plain text.
+    """One route. `template` has its parameters in braces; `answer` is None or a model, str for plain text,
+    or bytes for a file.
 
     repeatable: asking twice has the effect of asking once, so that a lost answer may be asked for again. A
     route that `takes_key` is so with the header Idempotency-Key.
@@ -87,6 +88,10 @@ def _get(template: str, answer: type[Answer], query: type[BaseModel] | None = No
     return Route("GET", template, answer, query=query, repeatable=True)
 
 
+def _decide(action: str, body: type[BaseModel] = administration.DeviceAction) -> Route[rest.DeviceView]:
+    return Route("POST", f"/v1/devices/{{device_id}}:{action}", rest.DeviceView, body)
+
+
 def _segment(name: str, value: str) -> str:
     if not value:
         raise ValueError(f"{name} is empty")
@@ -113,6 +118,7 @@ GET_REPORT: Final = _get("/v1/runs/{run_id}/report", rest.RunReport)
 GET_GATE: Final = _get("/v1/runs/{run_id}/gate", rest.GateView)
 GET_LIVE: Final = _get("/v1/runs/{run_id}/live", rest.LiveView)
 GET_COMPARISON: Final = _get("/v1/runs/{run_id}/comparison", rest.Comparison, ComparisonQuery)
+LIST_ARTIFACTS: Final = _get("/v1/runs/{run_id}/artifacts", artifacts.ArtifactList)
 
 # --- jobs and attempts
 
@@ -120,16 +126,15 @@ GET_JOB: Final = _get("/v1/jobs/{job_id}", rest.JobView)
 EXPLAIN_JOB: Final = _get("/v1/jobs/{job_id}/explain", rest.JobExplanation)
 GET_ATTEMPT: Final = _get("/v1/attempts/{attempt_id}", rest.AttemptView)
 GET_EVENTS: Final = _get("/v1/attempts/{attempt_id}/events", rest.EventsPage, EventsQuery)
+GET_ARTIFACT: Final = _get("/v1/attempts/{attempt_id}/artifacts/{name}", bytes)
 
 # --- devices
 
-LIST_DEVICES: Final = _get("/v1/devices", rest.DeviceList)
+LIST_DEVICES: Final = _get("/v1/devices", rest.DevicePage)
 GET_DEVICE: Final = _get("/v1/devices/{device_id}", rest.DeviceView)
-QUARANTINE_DEVICE: Final = Route(
-    "POST", "/v1/devices/{device_id}:quarantine", rest.DeviceView, rest.DeviceAction
-)
-RELEASE_DEVICE: Final = Route("POST", "/v1/devices/{device_id}:release", rest.DeviceView, rest.DeviceAction)
-MAINTAIN_DEVICE: Final = Route("POST", "/v1/devices/{device_id}:maintain", rest.DeviceView, rest.DeviceAction)
+QUARANTINE_DEVICE: Final = _decide("quarantine")
+RELEASE_DEVICE: Final = _decide("release")
+MAINTAIN_DEVICE: Final = _decide("maintain")
 
 # --- the catalogue, and tokens for new device agents
 
@@ -138,8 +143,8 @@ LIST_METRICS: Final = _get("/v1/metrics", rest.MetricList)
 CREATE_ENROLLMENT_TOKEN: Final = Route(
     "POST",
     "/v1/enrollment-tokens",
-    rest.EnrollmentToken,
-    rest.EnrollmentTokenRequest,
+    administration.NewToken,
+    administration.EnrollmentTokenRequest,
     status=HTTPStatus.CREATED,
 )
 
@@ -172,8 +177,9 @@ POST_EVENTS: Final = Route(
 PUT_ARTIFACT: Final = Route(
     "PUT",
     "/device-agent/attempts/{attempt_id}/artifacts/{name}",
-    agent_api.ArtifactRef,
+    artifacts.ArtifactRef,
     Upload("application/octet-stream"),
+    artifacts.ArtifactUpload,
     repeatable=True,
 )
 PUT_RESULT: Final = Route(

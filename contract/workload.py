@@ -6,7 +6,7 @@ The controller (or the agent) compiles; every target runs the same graph (decisi
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from contract.ids import Name
 from contract.model import ContractModel
@@ -14,14 +14,34 @@ from contract.model import ContractModel
 MAX_SEGMENT_TOKENS: Final = 1_000_000
 MAX_WORKLOAD_TOKENS: Final = 8_000_000
 """Of all segments together: every target holds their token ids, so a budget is memory there."""
+MAX_SEGMENT_CHARACTERS: Final = 1_000_000
+MAX_WORKLOAD_CHARACTERS: Final = 8_000_000
+"""Of all segments together."""
+MAX_SEGMENTS: Final = 4096
+MAX_AGENTS: Final = 256
+MAX_CALLS: Final = 1024
+"""Of one agent."""
+MAX_WORKLOAD_CALLS: Final = 16_384
+"""Of all agents together; checked like the next before anything is built of them."""
+MAX_PARTS: Final = 256
+"""Of one call's prompt; as many other calls may be named in `after`."""
+MAX_WORKLOAD_PARTS: Final = 262_144
+"""Parts and references of all calls together."""
+MAX_VARIANT_CHARACTERS: Final = 200
+
 SegmentTokens = Annotated[int, Field(ge=1, le=MAX_SEGMENT_TOKENS)]
+OutputTokens = Annotated[int, Field(ge=1, le=131_072)]
+Version = Annotated[int, Field(ge=1, lt=2**31)]
+KeptRounds = Annotated[int, Field(ge=1, le=MAX_CALLS)]
+CallNumber = Annotated[int, Field(ge=0, lt=MAX_CALLS)]
+RepeatForSeconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Sampling(ContractModel):
     """How the next token is chosen. temperature 0 is greedy; the seed counts only above 0."""
 
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
-    top_k: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -34,7 +54,7 @@ class Segment(ContractModel):
     """
 
     segment_id: Name
-    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_SEGMENT_CHARACTERS)]
     tokens: SegmentTokens | None = None
 
 
@@ -50,7 +70,7 @@ class OutputPart(ContractModel):
 
     kind: Literal["output"] = "output"
     agent: Name
-    call: Annotated[int, Field(ge=0)]
+    call: CallNumber
 
 
 Part = Annotated[SegmentPart | OutputPart, Field(discriminator="kind")]
@@ -67,7 +87,7 @@ class CallRef(ContractModel):
     """Names one call of one agent."""
 
     agent: Name
-    call: Annotated[int, Field(ge=0)]
+    call: CallNumber
 
 
 class Call(ContractModel):
@@ -78,13 +98,13 @@ class Call(ContractModel):
     of its output; with `ignore_end` such tokens are ordinary output.
     """
 
-    parts: Annotated[list[Part], Field(min_length=1, max_length=256)]
-    max_output_tokens: Annotated[int, Field(ge=1, le=131_072)]
+    parts: Annotated[list[Part], Field(min_length=1, max_length=MAX_PARTS)]
+    max_output_tokens: OutputTokens
     ignore_end: bool = False
     """Generate all `max_output_tokens` even when the model says it is done: equal work in every arm."""
     sampling: Sampling = Sampling()
     tool_wait: ToolWait | None = None
-    after: list[CallRef] = []
+    after: Annotated[list[CallRef], Field(max_length=MAX_PARTS)] = []
     """Calls that must have finished first, beside the agent's own previous call and every OutputPart."""
 
 
@@ -92,10 +112,10 @@ class AgentPlan(ContractModel):
     """One agent: its calls in order. `priority` higher is served first."""
 
     agent: Name
-    calls: Annotated[list[Call], Field(min_length=1, max_length=1024)]
+    calls: Annotated[list[Call], Field(min_length=1, max_length=MAX_CALLS)]
     priority: Annotated[int, Field(ge=0, le=9)] = 5
     retries: Annotated[int, Field(ge=0, le=2)] = 0
-    keep_last_rounds: PositiveInt | None = None
+    keep_last_rounds: KeptRounds | None = None
     """Keep the first call's parts and the last N rounds; None keeps everything."""
 
 
@@ -103,14 +123,14 @@ class CompiledWorkload(ContractModel):
     """A task graph, complete: every segment and call that it names is in it."""
 
     name: Name
-    version: PositiveInt
+    version: Version
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     params: dict[str, Any]
-    variant: str = ""
+    variant: Annotated[str, Field(max_length=MAX_VARIANT_CHARACTERS)] = ""
     """Names the cell of a sweep, e.g. `agents=4`; empty without a sweep."""
-    segments: Annotated[list[Segment], Field(min_length=1, max_length=4096)]
-    agents: Annotated[list[AgentPlan], Field(min_length=1, max_length=256)]
-    repeat_for_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    segments: Annotated[list[Segment], Field(min_length=1, max_length=MAX_SEGMENTS)]
+    agents: Annotated[list[AgentPlan], Field(min_length=1, max_length=MAX_AGENTS)]
+    repeat_for_s: RepeatForSeconds | None = None
     """Run the graph again and again in one trial until this much time has passed (soak)."""
 
     @model_validator(mode="after")
@@ -121,6 +141,7 @@ class CompiledWorkload(ContractModel):
         tokens = sum(segment.tokens or 0 for segment in self.segments)
         if tokens > MAX_WORKLOAD_TOKENS:
             raise ValueError(f"segments: {tokens} tokens together, at most {MAX_WORKLOAD_TOKENS} are allowed")
+        _require_size(self)
         calls = {(plan.agent, index) for plan in self.agents for index in range(len(plan.calls))}
         if len({plan.agent for plan in self.agents}) != len(self.agents):
             raise ValueError("agents: two agents have the same name")
@@ -129,6 +150,17 @@ class CompiledWorkload(ContractModel):
                 _require_known(f"agents.{plan.agent}.calls.{index}", call, segments, calls)
         _require_order(self.agents)
         return self
+
+
+def _require_size(workload: CompiledWorkload) -> None:
+    calls = [call for plan in workload.agents for call in plan.calls]
+    for count, limit, what in (
+        (sum(len(segment.text) for segment in workload.segments), MAX_WORKLOAD_CHARACTERS, "characters"),
+        (len(calls), MAX_WORKLOAD_CALLS, "calls"),
+        (sum(len(call.parts) + len(call.after) for call in calls), MAX_WORKLOAD_PARTS, "parts of calls"),
+    ):
+        if count > limit:
+            raise ValueError(f"the workload has {count} {what}, at most {limit} are allowed")
 
 
 def _require_known(where: str, call: Call, segments: set[str], calls: set[tuple[str, int]]) -> None:

@@ -5,17 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from contract.home import HomeFolder
 from controller.api.context import ApiContext
 from controller.db.models import TokenKind, TokenScope
 from controller.db.tokens import TokenGrant, TokenRepository
 
-ADMIN_TOKEN_FILE: Final = "admin-token"
 _ENROLMENT_VALID: Final = timedelta(minutes=10)
 
 
 def ensure_admin_token(context: ApiContext, home: Path) -> Path:
     """The file with a token that the database knows; a new one at first, or when either was lost."""
-    path = home / ADMIN_TOKEN_FILE
+    path = HomeFolder(home).admin_token_file
     text = path.read_text(encoding="ascii").strip() if path.exists() else ""
     with context.unit_of_work() as work:
         tokens = TokenRepository(work.session)

@@ -15,6 +15,7 @@ from contract.routes import OPENAPI_PATH
 from controller.api import (
     agent_events,
     agent_leases,
+    artifacts,
     attempts,
     catalogue,
     devices,
@@ -40,7 +41,15 @@ from controller.tasks.publisher import OutboxPublisher
 STOP_DEADLINE_S: Final = 5.0
 
 _ROUTERS: Final = (
-    *(login.router, service.router, runs.router, attempts.router, devices.router, catalogue.router),
+    *(
+        login.router,
+        service.router,
+        runs.router,
+        attempts.router,
+        artifacts.router,
+        devices.router,
+        catalogue.router,
+    ),
     *(agent_leases.router, agent_events.router),
 )
 

@@ -6,7 +6,6 @@ agent as a child process. A second instance on the same home is refused. Ctrl-C 
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import uvicorn
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from contract.home import ControllerFile, HomeFolder
 from controller.admin_token import enrolment_token, ensure_admin_token
 from controller.agent_child import AgentChild
 from controller.api.context import ApiContext
@@ -29,7 +29,6 @@ from controller.serving import UvicornServer
 from controller.settings import Settings, wrong_settings
 
 EXIT_USAGE: Final = 2
-STATE_FILE: Final = "controller.json"
 LOCK_FILE: Final = "controller.lock"
 
 _log = structlog.get_logger(__name__)
@@ -79,7 +78,7 @@ def _serve(settings: Settings, *, with_agent: bool) -> int:
     try:
         server.serve_until_stopped(sock, on_stop=context.waiting_claims.close, beside=farm.run)
     finally:
-        (settings.home_path / STATE_FILE).unlink(missing_ok=True)
+        HomeFolder(settings.home_path).controller_file.unlink(missing_ok=True)
     return 0
 
 
@@ -107,18 +106,18 @@ class _EmbeddedFarm:
 
 def _write_state(home: Path, url: str) -> None:
     """Written whole beside it and moved: whoever waits for the file never reads half of it."""
-    path = home / STATE_FILE
+    path = HomeFolder(home).controller_file
     beside = path.with_suffix(".new")
-    beside.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+    beside.write_text(ControllerFile(url=url, pid=os.getpid()).model_dump_json() + "\n", encoding="utf-8")
     os.replace(beside, path)
 
 
 def _who_is_here(home: Path) -> str:
     """Tells of the instance that has the home."""
     try:
-        state = json.loads((home / STATE_FILE).read_text(encoding="utf-8"))
-        where = f" at {state['url']} (pid {state['pid']})"
-    except (OSError, ValueError, KeyError):
+        found = ControllerFile.model_validate_json(HomeFolder(home).controller_file.read_bytes())
+        where = f" at {found.url} (pid {found.pid})"
+    except (OSError, ValidationError):
         where = ""
     advice = "use that one, stop it, or choose another --home"
     return f"a controller already runs with the home {home}{where}; {advice}"

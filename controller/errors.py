@@ -123,6 +123,27 @@ class DeviceNotFoundError(NotFoundError):
     thing = "device"
 
 
+class ArtifactNotFoundError(NotFoundError):
+    """The attempt has no artifact of that name."""
+
+    kind = ProblemCode.ARTIFACT_NOT_FOUND
+    thing = "artifact"
+
+
+class TokenNotFoundError(NotFoundError):
+    """No such token."""
+
+    kind = ProblemCode.TOKEN_NOT_FOUND
+    thing = "token"
+
+
+class DeviceAgentNotFoundError(NotFoundError):
+    """No such device agent."""
+
+    kind = ProblemCode.DEVICE_AGENT_NOT_FOUND
+    thing = "device agent"
+
+
 class SelectorUnsatisfiableError(FarmError):
     """No device of the farm matches; `nearest_misses` says, device by device, what would have to differ."""
 
@@ -260,6 +281,26 @@ class ArtifactConflictError(FarmError):
     def __init__(self, name: str) -> None:
         """`name` of the artifact."""
         super().__init__(f"artifact {name!r} is stored with another content; choose another name")
+
+
+class AttemptSealedError(FarmError):
+    """The attempt's result was accepted: what belongs to it is complete, and no file may follow."""
+
+    kind = ProblemCode.ATTEMPT_SEALED
+
+    def __init__(self, attempt_id: str) -> None:
+        """`attempt_id` is the attempt that is complete."""
+        super().__init__(f"the result of {attempt_id} was accepted; no artifact is taken after it")
+
+
+class TooManyArtifactsError(FarmError):
+    """The attempt has as many artifacts as one may have."""
+
+    kind = ProblemCode.TOO_MANY_ARTIFACTS
+
+    def __init__(self, limit: int) -> None:
+        """`limit` is how many an attempt may have."""
+        super().__init__(f"the attempt has {limit} artifacts, which is the most that one may have")
 
 
 # --- the controller itself

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contract.home import DEFAULT_HOME
 from controller.states.times import FarmTimes
 
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
@@ -20,7 +21,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DYNOFARM_", extra="ignore", frozen=True)
 
-    home: Path = Path("~/.dynofarm")
+    home: Path = DEFAULT_HOME
     database_url: str = ""
     """Empty: SQLite in the home folder."""
     broker_url: str = "memory://"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from contract.headers import SESSION_COOKIE
 from contract.ids import DeviceId, RunId
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
-from contract.rest import Comparison, DeviceList, DeviceView, LiveView, RunPage, RunReport, RunView
+from contract.rest import Comparison, DevicePage, DeviceView, LiveView, RunPage, RunReport, RunView
 from dashboard.errors import (
     ControllerUnreachableError,
     DashboardError,
@@ -47,9 +47,9 @@ class FarmReader:
         self._deadline_s = deadline_s
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
-    async def devices(self) -> DeviceList:
+    async def devices(self) -> DevicePage:
         """Every device of the farm."""
-        return await self._get("/v1/devices", {}, DeviceList, "the list of devices")
+        return await self._get("/v1/devices", {}, DevicePage, "the list of devices")
 
     async def device(self, device_id: str) -> DeviceView:
         """One device; NotFoundError also for a text that is no id."""

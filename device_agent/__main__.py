@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from device_agent.floor.settings import AgentSettings
 from device_agent.main import AgentExit, serve
-from device_agent.settings import AgentSettings
 
 
 def run(arguments: Sequence[str]) -> int:

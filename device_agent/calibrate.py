@@ -29,12 +29,13 @@ from contract.calibration import (
     CalibrationStep,
 )
 from contract.failures import Fault
-from device_agent.attempt_folder import AttemptFolder
-from device_agent.calibrations import shelf_of
-from device_agent.devices.models import BUILT_IN_MODEL, model_names, model_path
-from device_agent.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
-from device_agent.launch.subprocess import adopt
-from device_agent.settings import AgentSettings
+from contract.home import BUILT_IN_MODEL
+from device_agent.floor.attempt_folder import AttemptFolder
+from device_agent.floor.errors import AgentError, AttemptRunsError, CalibrationBrokeError, ModelMissingError
+from device_agent.floor.settings import AgentSettings
+from device_agent.targets.host.calibrations import shelf_of
+from device_agent.targets.host.subprocess import adopt
+from device_agent.targets.models import model_names, model_path
 
 Say = Callable[[BaseModel], None]
 Last = CalibrationFinished | CalibrationFailed
@@ -143,7 +144,7 @@ def _obvious_model(folder: Path) -> str:
 
 def _give_way(settings: AgentSettings) -> None:
     """AttemptRunsError while a runtime of an attempt lives on this machine."""
-    for path in (settings.agent_home / "attempts").glob("att_*"):
+    for path in settings.attempts_folder.glob("att_*"):
         folder = AttemptFolder(path)
         if (path / "result.json").exists() or not (path / "process.json").exists():
             continue

@@ -25,7 +25,7 @@ from contract.agent_api import (
     ResultRequest,
 )
 from contract.ids import AttemptId, LeaseId
-from device_agent.errors import AnswerInvalidError, ControllerUnreachableError
+from device_agent.floor.errors import AnswerInvalidError, ControllerUnreachableError
 from device_agent.refusals import error_of
 
 _A = TypeVar("_A", bound=BaseModel)

@@ -13,20 +13,20 @@ from enum import IntEnum
 
 import structlog
 
-from device_agent.backoff import Backoff
 from device_agent.client import ControllerClient, open_http
-from device_agent.devices.host import HostTarget
-from device_agent.errors import (
+from device_agent.floor.backoff import Backoff
+from device_agent.floor.errors import (
     AnswerInvalidError,
     FolderDamagedError,
     HomeLockedError,
     NotEnrolledError,
     RefusedError,
 )
-from device_agent.identity import ADVICE, enroll, identity_path, read_identity
-from device_agent.ios.supervisor import IosFleet
-from device_agent.loop import Agent
-from device_agent.settings import AgentSettings
+from device_agent.floor.settings import AgentSettings
+from device_agent.loop.identity import ADVICE, enroll, identity_path, read_identity
+from device_agent.loop.loop import Agent
+from device_agent.targets.host.target import HostTarget
+from device_agent.targets.ios.supervisor import IosFleet
 
 _log = structlog.get_logger(__name__)
 
@@ -122,7 +122,7 @@ def home_lock(settings: AgentSettings) -> Iterator[None]:
 
     Two agents in one home would both adopt the same runtime. The system frees the lock at any death.
     """
-    for folder in (settings.agent_home, settings.agent_home / "attempts", settings.agent_home / "claims"):
+    for folder in (settings.agent_home, settings.attempts_folder, settings.agent_home / "claims"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.models_folder.mkdir(parents=True, exist_ok=True)
     with (settings.agent_home / "lock").open("a") as lock:

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from contract.events.envelope import Stream
 from contract.problems import Problem
-from device_agent.errors import (
+from device_agent.floor.errors import (
     AgentError,
     AgentOutdatedError,
     ControllerUnreachableError,

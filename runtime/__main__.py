@@ -1,4 +1,4 @@
-"""`python -m runtime`: an attempt (runtime/engine/cli.py), or `calibrate` (calibrate_cli.py beside it)."""
+"""`python -m runtime`: an attempt (runtime/measured/cli.py), or `calibrate` (runtime/calibration/cli.py)."""
 
 import os
 import signal
@@ -19,12 +19,12 @@ def _main() -> int:
     # process on the same cores (agent, controller) that was measured to make a step 4 to 10 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if sys.argv[1:2] == ["calibrate"]:
-        from runtime.engine import calibrate_cli
+        from runtime.calibration import cli as calibrate_cli
 
         exit_code = calibrate_cli.main(sys.argv[2:])
     else:
         _end_on_signals()
-        from runtime.engine.cli import main
+        from runtime.measured.cli import main
 
         exit_code = main()
     # All is written. Python gives a handled signal back to the system while it takes itself down, which

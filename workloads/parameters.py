@@ -2,11 +2,15 @@
 
 import re
 from itertools import product
+from math import prod
 from typing import Any, Final
 
+from contract.workload import MAX_VARIANT_CHARACTERS
 from workloads.errors import WorkloadError
-from workloads.located import LocatedData, Path
+from workloads.located import LocatedData, Path, check_integer
 from workloads.template import Header, Parameter
+
+MAX_CELLS: Final = 128
 
 # `$name`, and `$name-1` for what is left after the first: enough for rounds, and no language.
 _REFERENCE: Final = re.compile(r"\$([a-z][a-z0-9_]*)([+-][0-9]{1,6})?")
@@ -19,44 +23,81 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def resolve(header: Header, given: dict[str, Any], source_name: str) -> list[dict[str, Any]]:
+def resolve(header: Header, given: dict[str, Any], data: LocatedData) -> list[dict[str, Any]]:
     """One set of values for each cell of the sweep (a single one without a sweep).
 
     A parameter given by the caller is not swept. Raises WorkloadError for an unknown name, a wrong
-    kind, or a value outside of its limits.
+    kind, a value outside of its limits, or more than MAX_CELLS cells; all before any cell is made.
     """
     unknown = sorted(set(given) - set(header.parameters))
     if unknown:
         known = ", ".join(sorted(header.parameters)) or "none"
-        raise WorkloadError(source_name, f"params.{unknown[0]}", f"no such parameter; known: {known}")
-    for name in header.sweep:
-        if name not in header.parameters:
-            raise WorkloadError(source_name, f"sweep.{name}", "no such parameter")
-    defaults = {name: parameter.default for name, parameter in header.parameters.items()}
+        raise WorkloadError(data.source_name, f"params.{unknown[0]}", f"no such parameter; known: {known}")
+    for name, value in given.items():
+        problem = _problem(header.parameters[name], value)
+        if problem:
+            raise WorkloadError(data.source_name, f"params.{name}", problem)
+    _check_file(header, data)
     swept = {name: values for name, values in header.sweep.items() if name not in given}
-    cells = [dict(zip(swept, values, strict=True)) for values in product(*swept.values())]
-    resolved = [{**defaults, **given, **cell} for cell in cells]
-    for values in resolved:
-        for name, value in values.items():
-            _check(header.parameters[name], value, f"params.{name}", source_name)
-    return resolved
+    cells = prod(len(values) for values in swept.values())
+    if cells > MAX_CELLS:
+        raise data.error(("sweep",), f"the sweep has {cells} cells, at most {MAX_CELLS} are allowed")
+    defaults = {name: parameter.default for name, parameter in header.parameters.items()}
+    return [
+        {**defaults, **given, **dict(zip(swept, values, strict=True))} for values in product(*swept.values())
+    ]
 
 
-def variant_name(header: Header, given: dict[str, Any], values: dict[str, Any]) -> str:
+def _check_file(header: Header, data: LocatedData) -> None:
+    """The values that the file itself gives."""
+    for name, parameter in header.parameters.items():
+        problem = _problem(parameter, parameter.default)
+        if problem:
+            raise data.error(("parameters", name, "default"), problem)
+    for name, values in header.sweep.items():
+        if name not in header.parameters:
+            raise data.error(("sweep", name), "no such parameter")
+        for index, value in enumerate(values):
+            problem = _problem(header.parameters[name], value)
+            if problem:
+                raise data.error(("sweep", name, index), problem)
+
+
+def variant_name(header: Header, given: dict[str, Any], values: dict[str, Any], data: LocatedData) -> str:
     """Names one cell of the sweep, e.g. `agents=4`."""
-    return ",".join(f"{name}={values[name]}" for name in header.sweep if name not in given)
+    name = ",".join(f"{name}={values[name]}" for name in header.sweep if name not in given)
+    if len(name) > MAX_VARIANT_CHARACTERS:
+        problem = f"a cell's name has over {MAX_VARIANT_CHARACTERS} characters; sweep shorter values"
+        raise data.error(("sweep",), f"{problem} than {name[:40]}…")
+    return name
 
 
-def _check(parameter: Parameter, value: Any, field: str, source_name: str) -> None:
-    allowed = _KINDS[parameter.kind]
+def _problem(parameter: Parameter, value: Any) -> str:
+    """Why the parameter cannot have the value; empty where it can."""
     is_flag = isinstance(value, bool)
-    if not isinstance(value, allowed) or (is_flag and parameter.kind != "boolean"):
-        raise WorkloadError(source_name, field, f"{value!r} is not of the kind {parameter.kind}")
-    if isinstance(value, int | float) and not is_flag:
-        if parameter.minimum is not None and value < parameter.minimum:
-            raise WorkloadError(source_name, field, f"{value} is below the minimum of {parameter.minimum:g}")
-        if parameter.maximum is not None and value > parameter.maximum:
-            raise WorkloadError(source_name, field, f"{value} is above the maximum of {parameter.maximum:g}")
+    if not isinstance(value, _KINDS[parameter.kind]) or (is_flag and parameter.kind != "boolean"):
+        return f"{_shown(value)} is not of the kind {parameter.kind}"
+    return "" if is_flag or isinstance(value, str) else _out_of_range(parameter, value)
+
+
+def _out_of_range(parameter: Parameter, value: Any) -> str:
+    try:
+        check_integer(int(value))
+    except (ValueError, OverflowError) as error:
+        return f"{_shown(value)}: {error}"
+    if parameter.minimum is not None and value < parameter.minimum:
+        return f"{value} is below the minimum of {parameter.minimum:g}"
+    if parameter.maximum is not None and value > parameter.maximum:
+        return f"{value} is above the maximum of {parameter.maximum:g}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    """The value as a message can hold it: a JSON integer may have thousands of digits."""
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "this number"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def substitute(data: LocatedData, values: dict[str, Any]) -> LocatedData:
@@ -73,11 +114,10 @@ def _replaced(data: LocatedData, value: Any, path: Path, values: dict[str, Any])
     if reference is None:
         return value
     name, offset = reference.groups()
-    field = ".".join(str(part) for part in path)
     if name not in values:
-        raise WorkloadError(data.source_name, field, f"{value}: no such parameter", data.line_of(path))
+        raise data.error(path, f"{value}: no such parameter")
     if offset is None:
         return values[name]
     if isinstance(values[name], bool) or not isinstance(values[name], int):
-        raise WorkloadError(data.source_name, field, f"{value}: {name} is not an integer", data.line_of(path))
+        raise data.error(path, f"{value}: {name} is not an integer")
     return values[name] + int(offset)

@@ -20,9 +20,9 @@ from steps import BLOCK_TOKENS, QWEN2, filled_kv, random_weights, spans_of, spre
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from runtime.model.cuda.decode import CudaDecoder
-from runtime.model.cuda.plan import bucket_for
 from runtime.model.paged_kv import PagedKV
+from runtime.tiers.cuda.decode import CudaDecoder
+from runtime.tiers.cuda.plan import bucket_for
 
 LAYERS = 28
 RUNS = 5

@@ -5,13 +5,13 @@ import sys
 import torch
 
 from runtime.model.config import ModelConfig
-from runtime.model.cuda.decode import CudaDecoder
-from runtime.model.cuda.plan import bucket_for
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import Span
 from runtime.model.linear import PlainLinear
 from runtime.model.numeric import Placement
 from runtime.model.paged_kv import PagedKV
+from runtime.tiers.cuda.decode import CudaDecoder
+from runtime.tiers.cuda.plan import bucket_for
 from tests.fakes.random_weights import RandomWeights
 
 CONFIG = ModelConfig("qwen2", 160, 2, 4, 2, 24, 352, 304, 5000.0, 1e-5, 512, True)

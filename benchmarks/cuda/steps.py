@@ -16,14 +16,14 @@ import torch
 import triton
 
 from runtime.model.config import ModelConfig
-from runtime.model.cuda.decode import CudaDecoder, Products
-from runtime.model.cuda.plan import bucket_for
 from runtime.model.decoder_weights import DecoderWeights
 from runtime.model.forward_batch import Span
 from runtime.model.linear import PlainLinear
 from runtime.model.numeric import Placement
 from runtime.model.paged_kv import PagedKV
 from runtime.model.weights import weight_shapes
+from runtime.tiers.cuda.decode import CudaDecoder, Products
+from runtime.tiers.cuda.plan import bucket_for
 from tests.fakes.random_weights import RandomWeights
 
 PLACEMENT = Placement(torch.bfloat16, torch.device("cuda"))

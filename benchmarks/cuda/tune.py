@@ -17,10 +17,10 @@ import torch
 from steps import BLOCK_TOKENS, PLACEMENT, QWEN2, needed_bytes, random_weights, spans_of
 
 from runtime.model.config import ModelConfig
-from runtime.model.cuda import decode
-from runtime.model.cuda.decode import CudaDecoder
-from runtime.model.cuda.shapes import AttentionTile, LinearTile, StepTiles
 from runtime.model.paged_kv import PagedKV
+from runtime.tiers.cuda import decode
+from runtime.tiers.cuda.decode import CudaDecoder
+from runtime.tiers.cuda.shapes import AttentionTile, LinearTile, StepTiles
 
 CASES = [("qwen", QWEN2, 5, 2000, 100), ("qwen", QWEN2, 32, 2000, 100)]
 ORDER = ("gate_up", "down", "attention")

@@ -19,6 +19,7 @@ from client.output import Output
 from client.render_bench import bench_view
 from client.settings import read_settings
 from contract.bench import BenchRequest
+from contract.home import named_model
 from contract.jobs import EngineOptions
 from contract.problems import FieldProblem
 from contract.rest import WorkloadRequest
@@ -124,7 +125,9 @@ def _model(options: BenchRuntimeOptions) -> str:
         return str(path)
     home = options.farm_home()
     # A name may not lead out of the folder.
-    named = home.model_path(options.model) if Path(options.model).name == options.model else None
+    named = (
+        named_model(home.models_folder, options.model) if Path(options.model).name == options.model else None
+    )
     if named is not None:
         return str(named)
     if options.model == MODEL:

@@ -15,8 +15,8 @@ from client.local_farm import FarmCommand, LocalFarm, own_environment, stopped_b
 from client.options import ControllerOptions, HomeOptions
 from client.output import Output
 from client.settings import read_settings
+from contract.administration import EnrollmentTokenRequest
 from contract.model import ContractModel
-from contract.rest import EnrollmentTokenRequest
 from contract.states import GateExit
 
 _ENROLLMENT_VARIABLE: Final = "DYNOFARM_ENROLLMENT_TOKEN"

@@ -40,6 +40,7 @@ from contract.events.device import (
 )
 from contract.events.envelope import EventEnvelope, Stream
 from contract.events.lifecycle import (
+    ArmConditions,
     BudgetRow,
     Conditions,
     ConditionsRecorded,
@@ -212,6 +213,7 @@ __all__ = [
     "AgentFinished",
     "AgentRetried",
     "AppCrashed",
+    "ArmConditions",
     "BatchExecuted",
     "BatchMember",
     "BatterySampled",

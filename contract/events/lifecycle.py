@@ -38,6 +38,32 @@ class RuntimeStage(EventEnvelope):
     duration_ns: Count
 
 
+class ArmConditions(ContractModel):
+    """What one arm ran with; a runtime leaves out what it does not have."""
+
+    mode: str = ""
+    device: str = ""
+    """Where tensors lay: cpu, cuda or mps."""
+    device_name: str = ""
+    device_driver: str = ""
+    device_cuda: str = ""
+    tier: str = ""
+    tier_lost: str = ""
+    """What a faster tier would have given, and why it was not used."""
+    dtype: str = ""
+    weight_dtype: str = ""
+    threads: int | None = None
+    max_batch_sequences: int | None = None
+    prefill_chunk_tokens: int | None = None
+    block_tokens: int | None = None
+    contamination_check: bool = False
+    option_origins: dict[str, Literal["asked", "calibrated", "default"]] = {}
+    """By engine option, where its value came from."""
+    calibrated_at: AwareDatetime | None = None
+    calibration_ignored: str = ""
+    """Why none of the calibrated values was used."""
+
+
 class Conditions(ContractModel):
     """Under what a result was measured (C5). Results under different conditions are not compared silently."""
 
@@ -64,7 +90,10 @@ class Conditions(ContractModel):
     charging: bool | None = None
     virtual: bool = False
     """True for an emulated device: nothing here was measured on a phone."""
+    arms: dict[Name, ArmConditions] = {}
+    """Empty in what a runtime of 0.1 recorded."""
     extra: dict[str, Any] = {}
+    """For people: whatever else a runtime knows of itself. No program reads it by name."""
 
 
 class ConditionsRecorded(EventEnvelope):

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from contract import routes
-from contract.agent_api import MAX_BATCH_BYTES, ArtifactRef, EventsAnswer, ResultAnswer, ResultRequest
-from contract.ids import Name
+from contract.agent_api import MAX_BATCH_BYTES, EventsAnswer, ResultAnswer, ResultRequest
+from contract.artifacts import ArtifactRef, ArtifactUpload
 from controller.api.agent_leases import Agent, Context
+from controller.api.artifacts import ArtifactPlace
 from controller.api.context import ApiContext
 from controller.api.routing import serves
 from controller.errors import PayloadTooLargeError
-from controller.ingest.artifacts import store_artifact
+from controller.ingest.artifacts import Artifact, store_artifact
 from controller.ingest.batch import read_batch
 from controller.ingest.store import store_batch
 from controller.protocol.results import finish
@@ -42,11 +43,16 @@ async def post_events(attempt_id: str, context: Context, agent: Agent, request: 
 
 @serves(router, routes.PUT_ARTIFACT)
 async def put_artifact(
-    attempt_id: str, name: Annotated[Name, Path()], context: Context, agent: Agent, request: Request
+    place: Annotated[ArtifactPlace, Depends()],
+    said: Annotated[ArtifactUpload, Query()],
+    context: Context,
+    agent: Agent,
+    request: Request,
 ) -> ArtifactRef:
     """Store a file under a name; the same content again is no error, another one is."""
     content = await bounded_body(request, context.settings.max_artifact_bytes)
-    return await run_in_threadpool(_keep, context, agent.device_agent_id, (attempt_id, name), content)
+    artifact = Artifact(place.attempt_id, place.name, said, content)
+    return await run_in_threadpool(_keep, context, agent.device_agent_id, artifact)
 
 
 @serves(router, routes.PUT_RESULT)
@@ -66,8 +72,7 @@ def _store(
         return store_batch(work, device_agent_id, attempt_id, batch)
 
 
-def _keep(context: ApiContext, device_agent_id: str, place: tuple[str, str], content: bytes) -> ArtifactRef:
-    attempt_id, name = place
+def _keep(context: ApiContext, device_agent_id: str, artifact: Artifact) -> ArtifactRef:
     with context.unit_of_work() as work:
-        kept = store_artifact(work, device_agent_id, attempt_id, name, content)
+        kept = store_artifact(work, device_agent_id, artifact)
         return ArtifactRef(name=kept.name, sha256=kept.sha256, size_bytes=kept.size_bytes)

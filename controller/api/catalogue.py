@@ -5,13 +5,14 @@ from datetime import timedelta
 from fastapi import APIRouter
 
 from contract import routes
+from contract.administration import EnrollmentTokenRequest, NewToken
 from contract.metrics import METRICS
-from contract.rest import EnrollmentToken, EnrollmentTokenRequest, MetricList, WorkloadList
+from contract.rest import MetricList, WorkloadList
 from controller.api.devices import Admin
 from controller.api.routing import serves
 from controller.api.runs import Context, Viewer
 from controller.db.models import AuditRow, TokenKind
-from controller.db.tokens import TokenGrant, TokenRepository
+from controller.db.tokens import TokenGrant, TokenRepository, token_digest, token_id
 from workloads import catalogue
 
 router = APIRouter(tags=["catalogue"])
@@ -32,7 +33,7 @@ def list_metrics(_: Viewer) -> MetricList:
 @serves(router, routes.CREATE_ENROLLMENT_TOKEN)
 def create_enrollment_token(
     context: Context, principal: Admin, body: EnrollmentTokenRequest | None = None
-) -> EnrollmentToken:
+) -> NewToken:
     """A token with which one device agent may enrol, once, within the hour. It is shown here only."""
     asked = body or EnrollmentTokenRequest()
     with context.unit_of_work() as work:
@@ -48,4 +49,4 @@ def create_enrollment_token(
                 created_at=work.now,
             )
         )
-    return EnrollmentToken(token=token, expires_at=expires_at)
+    return NewToken(token_id=token_id(token_digest(token)), token=token, expires_at=expires_at)

@@ -5,8 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from contract import routes
+from contract.administration import DeviceAction
 from contract.ids import DeviceId
-from contract.rest import DeviceAction, DeviceList, DeviceView
+from contract.rest import DevicePage, DeviceView
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext
 from controller.api.routing import serves
@@ -22,10 +23,10 @@ Admin = Annotated[Principal, Depends(requires(TokenScope.ADMIN))]
 
 
 @serves(router, routes.LIST_DEVICES)
-def list_devices(context: Context, _: Viewer) -> DeviceList:
+def list_devices(context: Context, _: Viewer) -> DevicePage:
     """Every device, by id."""
     with context.view() as work:
-        return DeviceList(devices=device_views(work.session, DeviceRepository(work.session).all()))
+        return DevicePage(devices=device_views(work.session, DeviceRepository(work.session).all()))
 
 
 @serves(router, routes.GET_DEVICE)

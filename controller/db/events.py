@@ -18,6 +18,7 @@ from controller.db.models import (
     EventStreamRow,
     SampleRow,
 )
+from controller.errors import ArtifactNotFoundError
 
 # A batch was bounded when it came in; a row that says otherwise is damaged.
 _MAX_STORED_BYTES: Final = 2 * MAX_BATCH_BYTES
@@ -112,10 +113,22 @@ class ArtifactRepository:
         """The artifact, or None."""
         return self._session.get(ArtifactRow, (attempt_id, name))
 
-    def digests(self, attempt_id: str) -> dict[str, str]:
-        """Name to SHA-256 of every artifact of an attempt."""
-        rows = self._session.scalars(select(ArtifactRow).where(ArtifactRow.attempt_id == attempt_id))
-        return {row.name: row.sha256 for row in rows}
+    def get(self, attempt_id: str, name: str) -> ArtifactRow:
+        """ArtifactNotFoundError if the attempt has none of that name."""
+        row = self.find(attempt_id, name)
+        if row is None:
+            raise ArtifactNotFoundError(name)
+        return row
+
+    def of(self, attempt_ids: Sequence[str]) -> list[ArtifactRow]:
+        """Every artifact of these attempts, by attempt and name."""
+        return list(
+            self._session.scalars(
+                select(ArtifactRow)
+                .where(ArtifactRow.attempt_id.in_(attempt_ids))
+                .order_by(ArtifactRow.attempt_id, ArtifactRow.name)
+            )
+        )
 
     def content(self, artifact: ArtifactRow) -> bytes:
         """The file's bytes."""

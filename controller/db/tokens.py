@@ -24,6 +24,11 @@ def token_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def token_id(token_sha256: str) -> str:
+    """What names a token where its text must not stand: the beginning of its digest."""
+    return token_sha256[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
     """What a new token is for."""

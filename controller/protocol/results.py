@@ -77,7 +77,8 @@ def _require_complete(work: UnitOfWork, attempt: AttemptRow, request: ResultRequ
         next_seq = stored.get(stream.value, 1)
         if next_seq <= last:
             raise EventsMissingError(stream.value, next_seq)
-    have = ArtifactRepository(work.session).digests(attempt.attempt_id)
+    stored_files = ArtifactRepository(work.session).of([attempt.attempt_id])
+    have = {artifact.name: artifact.sha256 for artifact in stored_files}
     missing = tuple(ref.name for ref in request.artifacts if have.get(ref.name) != ref.sha256)
     if missing:
         raise ArtifactsMissingError(missing)

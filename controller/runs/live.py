@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from contract.events import Event, Stream
+from contract.events import Event, EventLineError, Stream
 from contract.rest import LiveView
 from controller.db.attempts import AttemptRepository
 from controller.db.events import EventRepository
@@ -87,12 +87,14 @@ def _newest_attempt(session: Session, job_ids: list[str]) -> AttemptRow | None:
 
 
 def _attempt_view(session: Session, run_id: str, attempt: AttemptRow, cache: EventCache) -> LiveView:
-    events = cache.events(session, attempt.attempt_id)
     try:
+        events = cache.events(session, attempt.attempt_id)
         facts = attempt_facts(events)
-    except ImpossibleEventsError:
+        series = live_series(events, facts)
+    except (EventLineError, ImpossibleEventsError):
         # The report says what is wrong; a page that looks every second shows no figure.
         facts = AttemptFacts(opened_ns=None, conditions=None, budgets={}, trials=())
+        series = []
     done = [trial for trial in facts.trials if trial.finished_ns is not None]
     running = [trial.trial for trial in facts.trials if trial.finished_ns is None]
     return LiveView(
@@ -102,7 +104,7 @@ def _attempt_view(session: Session, run_id: str, attempt: AttemptRow, cache: Eve
         trial=running[-1] if running else None,
         trials_done=len(done),
         trials_total=attempt.trials_total,
-        series=live_series(events, facts),
+        series=series,
         agent_ttft_ms=newest_agent_ttft_ms(facts),
         sample_texts=sample_texts(facts, done[-1].arm) if done else [],
     )

@@ -11,6 +11,7 @@ from contract.rest import GateRequest, RunRequest
 from contract.workload import CompiledWorkload, largest_sequence_tokens
 from controller.errors import BadRequestError
 from controller.runs.errors import BudgetTooSmallError
+from controller.runs.gate_needs import check_gate_needs
 from controller.runs.plan import plan_run, resolve_arms
 from measures.verdict.metric_verdicts import can_gate
 from workloads import WorkloadError, compile_request
@@ -41,6 +42,7 @@ def prepare(request: RunRequest) -> PreparedRun:
     _check_gate(request.gate)
     arms = resolve_arms(request)
     compiled = _compile(request)
+    check_gate_needs(request, arms, compiled)
     jobs = len(compiled) * len(request.selectors)
     if jobs > MAX_JOBS:
         raise BadRequestError(

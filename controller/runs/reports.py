@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from contract.rest import GateRequest, GateView, RunReport
+from contract.rest import GateView, RunReport
 from contract.states import JobState, RunState
 from controller.db.attempts import AttemptRepository
 from controller.db.models import AttemptRow, JobRow, RunRow
@@ -15,7 +15,7 @@ from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.protocol.endings import conclude_run, settle_run
 from controller.runs.errors import ResultNotReadyError
-from controller.runs.results import JobResult, authoritative_attempt, result_of, summarise
+from controller.runs.results import JobResult, authoritative_attempt, result_of, stored_gate, summarise
 from controller.runs.run_context import RunContext
 from measures.verdict.gate import JobStanding, gate_view, run_outcome
 
@@ -40,7 +40,7 @@ def run_report(session: Session, run_id: str, base_url: str) -> RunReport:
         baseline=request["baseline"],
         candidate=request["candidate"],
         devices=[result.report for _, _, result in results if result is not None],
-        gate=kept_gate(run) or gate_view(_standings(results), _gate_request(run)),
+        gate=kept_gate(run) or gate_view(_standings(results), stored_gate(run)),
         report_url=report_url(base_url, run_id),
     )
 
@@ -79,7 +79,7 @@ def conclude_if_due(context: RunContext, run_id: str) -> bool:
         run = RunRepository(work.session).get_locked(run_id)
         if run.state is RunState.FINISHING:
             standings = _standings(_results(work.session, run, JobRepository(work.session).of_runs([run_id])))
-            gate = gate_view(standings, _gate_request(run))
+            gate = gate_view(standings, stored_gate(run))
             conclude_run(work, run_id, run_outcome(standings), gate.model_dump(mode="json"))
         return run.state is RunState.COMPLETED
 
@@ -113,8 +113,5 @@ def _standing(job: JobRow, attempt: AttemptRow | None, result: JobResult | None)
         reason=attempt.reason if attempt is not None else None,
         verdicts=result.verdicts if result is not None else {},
         trials_failed=result.trials_failed if result is not None else 0,
+        unanswered=result.unanswered if result is not None else "",
     )
-
-
-def _gate_request(run: RunRow) -> GateRequest:
-    return GateRequest.model_validate(run.request["gate"])

@@ -12,9 +12,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from contract.events import Event, Stream
-from contract.failures import FailureReason
-from contract.rest import DeviceReportView, RunRequest
+from contract.events import Stream, parse_event
+from contract.rest import DeviceReportView, GateRequest
 from contract.states import AttemptState
 from controller.db.attempts import AttemptRepository
 from controller.db.devices import DeviceRepository
@@ -24,20 +23,22 @@ from controller.db.models import AttemptRow, JobRow, RunRow, SampleRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.session import read_only
 from controller.runs.run_context import RunContext
-from measures.facts.attempt import AttemptFacts, ImpossibleEventsError, Mishap
-from measures.facts.reader import attempt_facts
-from measures.metrics.samples import SampleValue, samples_of
-from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.facts.attempt import FailureNote
+from measures.metrics.samples import SampleValue
+from measures.verdict.attempt_analysis import analyse
+from measures.verdict.device_report import DeviceIdentity
 from measures.verdict.judge import Verdict
-from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
+from measures.verdict.metric_verdicts import ComparisonPlan
 
-ANALYSIS_VERSION: Final = 3
+ANALYSIS_VERSION: Final = 5
 """Raised when a formula or the report changes, so that kept summaries are computed again."""
 
 ANALYSED_STREAMS: Final = (Stream.CONTROL, Stream.SAMPLES, Stream.DEVICE_AGENT)
-"""The log stream is the trace: large, allowed to have losses, and of no influence on any figure."""
+"""The log stream is the trace: large, and allowed to have losses. Only its block events have a metric."""
+_BLOCK_KINDS: Final = tuple(
+    f'"{kind}"'.encode() for kind in ("blocks_allocated", "blocks_shared", "blocks_released", "block_evicted")
+)
 
-_NOTHING: Final = AttemptFacts(opened_ns=None, conditions=None, budgets={}, trials=())
 # Which attempt speaks for its job: the first of these states that one is in, the newest of several.
 _SPEAKS: Final = (
     *(AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.TIMED_OUT),
@@ -47,13 +48,14 @@ _SPEAKS: Final = (
 
 
 class JobResult(BaseModel):
-    """A job's report, its verdicts, and how many trials did not complete."""
+    """A job's report, its verdicts, how many trials did not complete, and why there is no result, if so."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     report: DeviceReportView
     verdicts: dict[str, Verdict]
     trials_failed: int
+    unanswered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,21 @@ class Computed:
 
 def plan_of(run: RunRow, job: JobRow) -> ComparisonPlan:
     """What the job compares, from the request and the spec that were stored with it."""
-    request = RunRequest.model_validate(run.request)
     return ComparisonPlan(
         arms=stored_arms(job),
-        baseline=request.baseline,
-        candidate=request.candidate,
+        baseline=run.request["baseline"],
+        candidate=run.request["candidate"],
         trials=stored_trials(job),
-        gate=request.gate,
-        seed=request.seed,
+        gate=stored_gate(run),
+        seed=run.request["seed"],
         is_soak=job.spec["workload"]["repeat_for_s"] is not None,
     )
+
+
+def stored_gate(run: RunRow) -> GateRequest:
+    """As it was asked for. It is not checked again: an earlier version may have taken what today's bounds
+    refuse, and then the verdict says so."""
+    return GateRequest.model_construct(**run.request["gate"])
 
 
 def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
@@ -84,10 +91,14 @@ def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
     return min(ranked, key=lambda attempt: (_SPEAKS.index(attempt.state), -attempt.number), default=None)
 
 
-def stored_events(session: Session, attempt_id: str) -> dict[Stream, list[Event]]:
-    """Every event that analysis reads."""
+def stored_lines(session: Session, attempt_id: str) -> dict[Stream, list[bytes]]:
+    """Every line that analysis reads; of the log, those of blocks."""
     events = EventRepository(session)
-    return {stream: list(events.events(attempt_id, stream)) for stream in ANALYSED_STREAMS}
+    lines = {stream: [line for _, line in events.lines(attempt_id, stream)] for stream in ANALYSED_STREAMS}
+    lines[Stream.LOG] = [
+        line for _, line in events.lines(attempt_id, Stream.LOG) if any(kind in line for kind in _BLOCK_KINDS)
+    ]
+    return lines
 
 
 def result_of(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> JobResult:
@@ -106,31 +117,24 @@ def summary_key(session: Session, attempt: AttemptRow) -> str:
 
 
 def compute(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> Computed:
-    """Facts, samples, verdicts and report from the events. Events that contradict each other give a report
-    that says so, and no figure."""
-    plan = plan_of(run, job)
-    measured, contradiction = _measured(session, attempt)
-    found = verdicts(plan, measured)
-    report = device_report(
-        _identity(session, job, attempt), plan, measured, found, contradiction or _failure(attempt)
+    """Facts, samples, verdicts and report from the events. Events that cannot be analysed give a report that
+    says so, and no figure."""
+    identity, plan = _identity(session, job, attempt), plan_of(run, job)
+    # Read first and parsed within: a fault of the store is not one of the events.
+    stored = stored_lines(session, attempt.attempt_id)
+    events = {stream: map(parse_event, lines) for stream, lines in stored.items()}
+    analysis = analyse(identity, plan, events, _failure(attempt), ended=attempt.ended_at is not None)
+    result = JobResult(
+        report=analysis.report,
+        verdicts=dict(analysis.verdicts),
+        trials_failed=sum(arm.trials_failed for arm in analysis.report.arms.values()),
+        unanswered=analysis.unanswered,
     )
-    failed = sum(arm.trials_failed for arm in report.arms.values())
-    result = JobResult(report=report, verdicts=found, trials_failed=failed)
-    return Computed(result, tuple(measured.samples))
+    return Computed(result, tuple(analysis.samples))
 
 
-def _measured(session: Session, attempt: AttemptRow) -> tuple[Measured, Mishap | None]:
-    ended = attempt.ended_at is not None
-    try:
-        facts = attempt_facts(stored_events(session, attempt.attempt_id))
-        samples = [sample for trial in facts.trials for sample in samples_of(trial)]
-    except ImpossibleEventsError as error:
-        return Measured(_NOTHING, (), ended), Mishap(FailureReason.EVENTS_INVALID, str(error))
-    return Measured(facts, samples, ended), None
-
-
-def _failure(attempt: AttemptRow) -> Mishap | None:
-    return Mishap(attempt.reason, attempt.detail, is_end=True) if attempt.reason is not None else None
+def _failure(attempt: AttemptRow) -> FailureNote | None:
+    return FailureNote(attempt.reason, attempt.detail, is_end=True) if attempt.reason is not None else None
 
 
 def _identity(session: Session, job: JobRow, attempt: AttemptRow) -> DeviceIdentity:

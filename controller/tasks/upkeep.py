@@ -36,8 +36,16 @@ def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
         )
     if any(getattr(counts, name) for name in counts.__slots__):
         _log.info("sweep_found", **{name: getattr(counts, name) for name in counts.__slots__})
+    failed = []
     for run_id in finishing:
-        conclude_if_due(context, run_id)
+        try:
+            conclude_if_due(context, run_id)
+        except Exception as error:
+            # The others are concluded first: one run must not keep them all from their verdicts.
+            error.add_note(f"run {run_id}")
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("runs that could not be concluded", failed)
     return True
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from dash import html
 from dash.development.base_component import Component
 
+from contract.events import Conditions
 from contract.metrics import METRICS
 from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
 from dashboard.figures.pairs import paired_wall_figure
@@ -85,7 +86,8 @@ def _device(found: DeviceReportView, report: RunReport) -> Component:
 
 def _system(found: DeviceReportView) -> str:
     """The system's name is among the recorded conditions, where there are any."""
-    return f"{found.conditions.get('os_name', 'system')} {found.os_version}"
+    name = found.conditions.os_name if found.conditions is not None else "system"
+    return f"{name} {found.os_version}"
 
 
 def arm_order(found: DeviceReportView, baseline: str, candidate: str) -> list[str]:
@@ -188,12 +190,13 @@ def _texts(texts: Sequence[str]) -> Component:
     return panel("What the agents wrote", [html.Div(quotes, className="texts")])
 
 
-def _conditions(conditions: dict[str, Any]) -> Component:
-    facts: list[tuple[str, Content]] = [
-        _condition(name, value) for name, value in conditions.items() if value not in (None, "", {})
-    ]
-    if not facts:
+def _conditions(conditions: Conditions | None) -> Component:
+    if conditions is None:
         return panel("Conditions", [html.P("The runtime recorded none.")])
+    recorded = conditions.model_dump(mode="json", exclude_defaults=True)
+    facts: list[tuple[str, Content]] = [
+        _condition(name, value) for name, value in recorded.items() if value not in (None, "", {})
+    ]
     return html.Details(
         [html.Summary("Conditions under which it was measured"), facts_list(facts)], className="panel"
     )

@@ -27,9 +27,9 @@ from contract.events.envelope import EventEnvelope, Stream
 from contract.failures import FailureReason
 from contract.ids import AttemptId
 from contract.version import SUPPORTED_CONTRACT_VERSIONS
-from device_agent.clock import monotonic_ns
 from device_agent.collect.framing import TooLong
 from device_agent.collect.spool import Arrivals, Arrived, Spool
+from device_agent.floor.clock import monotonic_ns
 
 # Each refused line is counted, but only so many are told one by one: a broken runtime may write millions.
 _TOLD_REFUSALS = 20

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from contract.events import MAX_EVENT_LINE_BYTES, TransportLost
 from contract.runtime_link import HEARTBEAT_INTERVAL_S, Heartbeat, Subscribe
-from device_agent.clock import monotonic_ns
 from device_agent.collect.framing import LineFramer
 from device_agent.collect.intake import Intake, LinkBrokenError
 from device_agent.collect.spool import Spool
-from device_agent.errors import SpoolFullError
+from device_agent.floor.clock import monotonic_ns
+from device_agent.floor.errors import SpoolFullError
 
 _log = structlog.get_logger(__name__)
 

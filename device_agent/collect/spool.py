@@ -20,7 +20,7 @@ from pathlib import Path
 from contract.events import Event, EventEnvelope, SpoolDropped, event_line, numbered_line, parse_event
 from contract.events.envelope import Stream
 from device_agent.collect.quota import keeps
-from device_agent.errors import SpoolBehindError, SpoolFullError
+from device_agent.floor.errors import SpoolBehindError, SpoolFullError
 
 _BUSY_TIMEOUT_S = 10.0
 _SCHEMA = """

@@ -10,11 +10,11 @@ import structlog
 from contract.agent_api import MAX_BATCH_BYTES, EventBatchHeader, Fence
 from contract.events.envelope import Stream
 from contract.ids import AttemptId
-from device_agent.backoff import Backoff
 from device_agent.client import ControllerClient
-from device_agent.clock import wall
 from device_agent.collect.spool import Batch, Spool
-from device_agent.errors import (
+from device_agent.floor.backoff import Backoff
+from device_agent.floor.clock import wall
+from device_agent.floor.errors import (
     AgentError,
     AnswerInvalidError,
     ControllerUnreachableError,

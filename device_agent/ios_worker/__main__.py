@@ -5,11 +5,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-
-from device_agent.recording.plaintext import sink_from_environment
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,25 +22,8 @@ def run(arguments: Sequence[str]) -> int:
     except ImportError as error:
         sys.stderr.write(f"pip install 'dynofarm[ios]': {error}\n")
         return 3
-    with _recorded():
-        asyncio.run(serve(given.udid, Path(given.images), lines_in, lines_out))
+    asyncio.run(serve(given.udid, Path(given.images), lines_in, lines_out))
     return 0
-
-
-@contextmanager
-def _recorded() -> Iterator[None]:
-    """Record above TLS what is said meanwhile, if the environment asks for it."""
-    sink = sink_from_environment(f"worker-{os.getpid()}")
-    if sink is None:
-        yield
-        return
-    from device_agent.ios_worker.plaintext import record_plaintext
-
-    record_plaintext(sink)
-    try:
-        yield
-    finally:
-        sink.finish()
 
 
 def _own_streams() -> tuple[int, int]:

@@ -13,10 +13,10 @@ from pymobiledevice3.services.mobile_image_mounter import (
     uses_personalized_image,
 )
 
+from device_agent.floor.property_list import PropertyListError, parse_property_list
 from device_agent.ios_worker.faults import WorkerError
 from device_agent.ios_worker.protocol import WorkerErrorKind
 from device_agent.ios_worker.session import version_of
-from device_agent.property_list import PropertyListError, parse_property_list
 
 
 class _OfflineMounter(PersonalizedImageMounter):

@@ -1,16 +1,24 @@
-"""Records what this worker says to its device above TLS, when it is asked to (docs/first-contact.md).
+"""Shows what this worker says to its device above TLS to whoever records it (docs/first-contact.md).
 
 Streams are watched where decrypted bytes enter and leave them, so that services which read their streams
-themselves (instruments, the tunnel) are recorded too. In everyday use nothing here is imported.
+themselves (instruments, the tunnel) are recorded too. In everyday use nobody imports this.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from pymobiledevice3.service_connection import ServiceConnection
 
-from device_agent.recording.plaintext import PlaintextSink
+
+class PlaintextSink(Protocol):
+    """Takes the bytes of connections; `key` is the same for one connection while it is open."""
+
+    def opened(self, key: object, service: str) -> None: ...
+
+    def record(self, key: object, sender: Literal["host", "device"], data: bytes) -> None: ...
+
+    def closed(self, key: object) -> None: ...
 
 
 def record_plaintext(sink: PlaintextSink) -> Callable[[], None]:

@@ -6,8 +6,8 @@ import structlog
 
 from contract.events import BatterySampled, EventEnvelope, ThermalSampled
 from device_agent.collect.spool import Spool
-from device_agent.devices.port import Observation, RuntimeProcess
-from device_agent.errors import SpoolFullError
+from device_agent.floor.errors import SpoolFullError
+from device_agent.targets.port import Observation, RuntimeProcess
 
 _log = structlog.get_logger(__name__)
 

@@ -5,12 +5,12 @@ import asyncio
 import structlog
 
 from contract.events import HostSampled
-from device_agent.clock import monotonic_ns, seconds_ns
 from device_agent.collect.spool import Spool
-from device_agent.devices.port import RuntimeProcess
-from device_agent.errors import SpoolFullError
+from device_agent.floor.clock import monotonic_ns, seconds_ns
+from device_agent.floor.errors import SpoolFullError
+from device_agent.floor.settings import AgentSettings
 from device_agent.probes.host import OthersCpu, host_health
-from device_agent.settings import AgentSettings
+from device_agent.targets.port import RuntimeProcess
 
 _log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import structlog
 
-from device_agent.clock import monotonic_ns
+from device_agent.floor.clock import monotonic_ns
+from device_agent.floor.redaction import Redactor
 from device_agent.recording.plaintext import read_secrets
 from device_agent.recording.proxy import ListenError, ProxySettings, RecordingProxy
 from device_agent.recording.recorder import MIB, Limits, Recorder
-from device_agent.recording.redaction import Redactor
 
 _log = structlog.get_logger(__name__)
 

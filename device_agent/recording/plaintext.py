@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from device_agent.clock import monotonic_ns
+from device_agent.floor.clock import monotonic_ns
+from device_agent.floor.redaction import Redactor
 from device_agent.recording.recorder import Capture, Counts, Limits, Recorder
-from device_agent.recording.redaction import Redactor
 from device_agent.recording.transcript import Sender
 from device_agent.recording.wire import Stage
 

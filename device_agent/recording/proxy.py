@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from device_agent.errors import AgentError
+from device_agent.floor.errors import AgentError
 from device_agent.recording.recorder import Capture, Recorder
 from device_agent.recording.transcript import Sender
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from device_agent.atomic_file import write_atomically
-from device_agent.recording.redaction import Redactor
+from device_agent.floor.atomic_file import write_atomically
+from device_agent.floor.redaction import Redactor
 from device_agent.recording.transcript import Kind, Line, Sender, head_line, line_bytes, read_lines, to_json
 from device_agent.recording.wire import Chunk, Conversation, Message, Piece, Sealed, Stage
 

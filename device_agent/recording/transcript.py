@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from device_agent.errors import AgentError
+from device_agent.floor.errors import AgentError
 
 FORMAT: Final = "dynofarm-transcript/1"
 MAX_LINE_BYTES: Final = 16 << 20

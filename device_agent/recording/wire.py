@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from device_agent.property_list import PropertyListError, parse_property_list
+from device_agent.floor.property_list import PropertyListError, parse_property_list
 from device_agent.recording.transcript import PlistForm, Sender
 
 MAX_FRAME_BYTES: Final = 8 << 20

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from contract.virtual_devices import MAX_DEVICES
-from device_agent.virtual.catalogue import MODELS, model_of, parse_version
 from device_agent.virtual.control import ControlServer
+from device_agent.virtual.device.catalogue import MODELS, model_of, parse_version
 from device_agent.virtual.emulator import Emulator, EmulatorOptions
 from device_agent.virtual.errors import VirtualError
 from device_agent.virtual.views import emulator_view

@@ -13,7 +13,7 @@ from contract.virtual_devices import (
 )
 from device_agent.virtual.emulator import Emulator
 from device_agent.virtual.errors import BadRequestError, VirtualError
-from device_agent.virtual.faults import order_fault
+from device_agent.virtual.faults.faults import order_fault
 from device_agent.virtual.views import emulator_view
 
 _MAX_LINE_BYTES: Final = 64 * 1024

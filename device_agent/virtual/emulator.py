@@ -15,16 +15,16 @@ from typing import IO, Final
 
 from contract.ios_app import BUNDLE_ID
 from contract.virtual_devices import CONTROL_SOCKET, MAX_DEVICES, USBMUXD_SOCKET, PlayedFault
-from device_agent.virtual.apps import AppCommand, Apps
-from device_agent.virtual.catalogue import DeviceModel, SystemVersion
-from device_agent.virtual.device import VirtualDevice
+from device_agent.virtual.app.apps import AppCommand, Apps
+from device_agent.virtual.app.report_writer import ReportWriter
+from device_agent.virtual.device.catalogue import DeviceModel, SystemVersion
+from device_agent.virtual.device.device import VirtualDevice
+from device_agent.virtual.device.pair_records import PairRecords
+from device_agent.virtual.device.record import DeviceRecord, InstalledApp, new_record, read_record
 from device_agent.virtual.errors import StateFolderError, UnknownDeviceError
-from device_agent.virtual.installation_proxy import InstallationProxy
-from device_agent.virtual.pair_records import PairRecords
-from device_agent.virtual.record import DeviceRecord, InstalledApp, new_record, read_record
-from device_agent.virtual.report_writer import ReportWriter
-from device_agent.virtual.service_set import equip, start_lockdown
-from device_agent.virtual.usbmux import Usbmuxd
+from device_agent.virtual.protocols.installation_proxy import InstallationProxy
+from device_agent.virtual.protocols.service_set import equip, start_lockdown
+from device_agent.virtual.protocols.usbmux import Usbmuxd
 
 _DEVICES: Final = "devices"
 _LOCK: Final = "lock"

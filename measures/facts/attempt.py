@@ -3,7 +3,7 @@
 All times are nanoseconds of the runtime's own monotonic clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,8 +21,8 @@ from contract.events import (
 from contract.failures import FailureReason
 from measures.errors import AnalysisInputError
 
-AttemptEvents = Mapping[Stream, Sequence[Event]]
-"""The events of each stream in their order; a stream may be missing."""
+AttemptEvents = Mapping[Stream, Iterable[Event]]
+"""The events of each stream in their order; a stream may be missing. Of the log, block events are enough."""
 
 
 class ImpossibleEventsError(AnalysisInputError):
@@ -80,7 +80,7 @@ class TrialConditions:
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """One trial, with what it was measured under."""
+    """One trial, with what it was measured under. blocks_peak: None without a whole trace of the pool."""
 
     trial: int
     arm: str
@@ -93,6 +93,7 @@ class TrialFacts:
     calls: tuple[CallFacts, ...]
     memory: tuple[MemorySampled, ...]
     kv: tuple[KvSampled, ...]
+    blocks_peak: int | None
     memory_warnings: int
     conditions: TrialConditions
 
@@ -108,7 +109,7 @@ class TrialFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class FailureNote:
     """Something that went wrong in the attempt, as an event told it.
 
     is_end: an agent, the runtime or the attempt ended with this reason, which may only repeat what was told.
@@ -128,7 +129,7 @@ class AttemptFacts:
     conditions: Conditions | None
     budgets: Mapping[str, MemoryBudgeted]
     trials: tuple[TrialFacts, ...]
-    mishaps: tuple[Mishap, ...] = field(default=())
+    failure_notes: tuple[FailureNote, ...] = field(default=())
 
     def measured(self, arm: str) -> tuple[TrialFacts, ...]:
         """The arm's trials that count, warm-ups left out."""

@@ -1,10 +1,10 @@
 """The KV pool's accounting, rebuilt from the trace of block events: who holds which block, how often.
 
-Serves as a check of the runtime (the figures must be those of kv_sampled) and of a trace that somebody sends.
+Samples of the pool are 50 ms apart and can miss what a short call held; the trace misses nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from contract.events import BlockEvicted, BlocksAllocated, BlocksReleased, BlocksShared, Event, KvSampled
@@ -12,6 +12,8 @@ from measures.facts.attempt import ImpossibleEventsError
 
 Holder = tuple[str, int]
 """Agent and call."""
+
+BlockEvent = BlocksAllocated | BlocksShared | BlocksReleased | BlockEvicted
 
 
 @dataclass(slots=True)
@@ -63,18 +65,36 @@ class BlockLedger:
             del self.references[block]
 
 
-def used_blocks(trace: Iterable[Event], samples: Sequence[KvSampled]) -> list[int]:
-    """Blocks in use at each sample, from the trace alone; both of one trial, in order, of one clock.
+@dataclass(slots=True)
+class PeakReader:
+    """The most blocks of one trial in use at once, between its samples too.
 
     An event at the very nanosecond of a sample counts as before it: the runtime samples after a step.
     """
-    ledger = BlockLedger()
-    pending = list(trace)
-    position = 0
-    used: list[int] = []
-    for sample in samples:
-        while position < len(pending) and pending[position].t_mono_ns <= sample.t_mono_ns:
-            ledger.apply(pending[position])
-            position += 1
-        used.append(ledger.used)
-    return used
+
+    samples: Sequence[KvSampled]
+    ledger: BlockLedger = field(default_factory=BlockLedger)
+    peak: int = 0
+    compared: int = 0
+    is_whole: bool = True
+
+    def apply(self, event: Event) -> None:
+        """Take one event of the trial, in order."""
+        self._compare(event.t_mono_ns)
+        try:
+            self.ledger.apply(event)
+        except ImpossibleEventsError:
+            self.is_whole = False
+        self.peak = max(self.peak, self.ledger.used)
+
+    def result(self) -> int | None:
+        """None when the trace has gaps: it may lose events, and then does not fit itself or the samples."""
+        self._compare(None)
+        return self.peak if self.is_whole else None
+
+    def _compare(self, until_ns: int | None) -> None:
+        for sample in self.samples[self.compared :]:
+            if until_ns is not None and sample.t_mono_ns >= until_ns:
+                break
+            self.compared += 1
+            self.is_whole = self.is_whole and sample.blocks_used == self.ledger.used

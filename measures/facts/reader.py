@@ -35,12 +35,13 @@ from measures.facts.attempt import (
     AttemptEvents,
     AttemptFacts,
     CallFacts,
+    FailureNote,
     ImpossibleEventsError,
-    Mishap,
     TrialConditions,
     TrialFacts,
     TrialStatus,
 )
+from measures.facts.block_ledger import BlockEvent, PeakReader
 from measures.facts.conditions import ConditionReader
 
 _CallEvent = CallAdmitted | TokenEmitted | CallFinished | CallFailed | SequencePreempted
@@ -121,6 +122,7 @@ class _TrialReader:
     newest: dict[tuple[str, int], _CallReader] = field(default_factory=dict)
     memory: list[MemorySampled] = field(default_factory=list)
     kv: list[KvSampled] = field(default_factory=list)
+    peak: PeakReader | None = None
     memory_warnings: int = 0
 
     def arrive(self, event: CallArrived) -> None:
@@ -161,6 +163,7 @@ class _TrialReader:
             calls=tuple(call.facts() for call in self.calls),
             memory=tuple(self.memory),
             kv=tuple(self.kv),
+            blocks_peak=self.peak.result() if self.peak else None,
             memory_warnings=self.memory_warnings,
             conditions=conditions,
         )
@@ -176,7 +179,7 @@ class _AttemptReader:
     trials: dict[int, _TrialReader] = field(default_factory=dict)
     running: _TrialReader | None = None
     sensors: ConditionReader = field(default_factory=ConditionReader)
-    mishaps: list[Mishap] = field(default_factory=list)
+    failure_notes: list[FailureNote] = field(default_factory=list)
 
     def control(self, event: Event) -> None:
         match event:
@@ -191,7 +194,7 @@ class _AttemptReader:
             case CallFailed():
                 self._trial(event.trial, event.type).of_call(event).read(event)
                 where = f"agent {event.agent}, call {event.call}: {event.detail}"
-                self.mishaps.append(Mishap(event.reason, where, event.trial))
+                self.failure_notes.append(FailureNote(event.reason, where, event.trial))
             case ConditionsRecorded():
                 self.conditions = event.conditions
             case MemoryBudgeted():
@@ -200,7 +203,7 @@ class _AttemptReader:
                 if self.running is not None:
                     self.running.memory_warnings += 1
             case _:
-                self.mishaps.extend(_mishaps_of(event))
+                self.failure_notes.extend(_notes_of(event))
 
     def samples(self, event: Event) -> None:
         match event:
@@ -211,11 +214,17 @@ class _AttemptReader:
             case _:
                 self.sensors.runtime(event)
 
+    def log(self, event: Event) -> None:
+        if isinstance(event, BlockEvent) and event.trial in self.trials:
+            trial = self.trials[event.trial]
+            trial.peak = trial.peak or PeakReader(trial.kv)
+            trial.peak.apply(event)
+
     def agent(self, event: Event) -> None:
         if isinstance(event, MemorySampled):
             self.memory(event)
         self.sensors.agent(event)
-        self.mishaps.extend(_mishaps_of(event))
+        self.failure_notes.extend(_notes_of(event))
 
     def memory(self, event: MemorySampled) -> None:
         # While an attempt runs, a sample may be here before the control event that starts its trial.
@@ -249,15 +258,15 @@ class _AttemptReader:
             raise ImpossibleEventsError(f"{kind} in trial {trial}, which never started") from None
 
 
-def _mishaps_of(event: Event) -> Iterator[Mishap]:
+def _notes_of(event: Event) -> Iterator[FailureNote]:
     """What an event outside any call says went wrong."""
     match event:
         case AgentFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, f"agent {event.agent} ended early", event.trial, is_end=True)
+            yield FailureNote(reason, f"agent {event.agent} ended early", event.trial, is_end=True)
         case RuntimeFinished(status="failed", reason=reason) if reason is not None:
-            yield Mishap(reason, event.detail, is_end=True)
+            yield FailureNote(reason, event.detail, is_end=True)
         case ContaminationFound():
-            yield Mishap(
+            yield FailureNote(
                 FailureReason.CONTAMINATION,
                 f"agent {event.agent}, position {event.position}: token {event.expected_token} was expected, "
                 f"{event.found_token} found",
@@ -265,29 +274,31 @@ def _mishaps_of(event: Event) -> Iterator[Mishap]:
             )
         case JetsamKilled():
             how = "a report says so" if event.report_found else "inferred, no report was found"
-            yield Mishap(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
+            yield FailureNote(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
         case AppCrashed():
             what = f"signal {event.signal}" if event.signal is not None else event.exception
-            yield Mishap(event.reason, what or "the app ended unexpectedly")
+            yield FailureNote(event.reason, what or "the app ended unexpectedly")
 
 
 def attempt_facts(events: AttemptEvents) -> AttemptFacts:
     """Facts of an attempt, finished or not; ImpossibleEventsError when its events contradict each other.
 
-    The log stream is not read: it is the trace, may be dropped, and no metric depends on it.
+    Of the log stream, which is the trace and may have losses, nothing is read but the blocks of the pool.
     """
     reader = _AttemptReader()
-    control = events.get(Stream.CONTROL, ())
-    for event in control:
+    for event in events.get(Stream.CONTROL, ()):
+        reader.opened_ns = event.t_mono_ns if reader.opened_ns is None else reader.opened_ns
         reader.control(event)
     for event in events.get(Stream.SAMPLES, ()):
         reader.samples(event)
+    for event in events.get(Stream.LOG, ()):
+        reader.log(event)
     for event in events.get(Stream.DEVICE_AGENT, ()):
         reader.agent(event)
     return AttemptFacts(
-        opened_ns=control[0].t_mono_ns if control else None,
+        opened_ns=reader.opened_ns,
         conditions=reader.conditions,
         budgets=dict(reader.budgets),
         trials=tuple(reader.trial_facts(trial) for trial in reader.trials.values()),
-        mishaps=tuple(reader.mishaps),
+        failure_notes=tuple(reader.failure_notes),
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from contract.events import MemorySampled
-from measures.errors import AnalysisInputError
 from measures.facts.attempt import TrialFacts
 
 SETTLING_PART = 0.1
@@ -50,15 +49,18 @@ class Flatness:
 
 
 def flatness_of(trial: TrialFacts) -> Flatness | None:
-    """Flatness of a completed trial's footprint; None when it was sampled too seldom to say."""
+    """Flatness of a completed trial's footprint; None when it was sampled too seldom, or as nothing."""
     settled = _settled(trial)
-    if len(settled) < MIN_SAMPLES:
+    if len(settled) < MIN_SAMPLES or settled[-1].t_mono_ns == settled[0].t_mono_ns:
+        return None
+    median_bytes = statistics.median(sample.footprint_bytes for sample in settled)
+    if not median_bytes:
         return None
     span_ns = settled[-1].t_mono_ns - settled[0].t_mono_ns
     return Flatness(
         minutes=span_ns / _NS_PER_MINUTE,
         slope_mb_per_minute=_slope(settled) * _NS_PER_MINUTE / _BYTES_PER_MB,
-        median_mb=statistics.median(sample.footprint_bytes for sample in settled) / _BYTES_PER_MB,
+        median_mb=median_bytes / _BYTES_PER_MB,
     )
 
 
@@ -73,12 +75,9 @@ def _settled(trial: TrialFacts) -> Sequence[MemorySampled]:
 
 
 def _slope(samples: Sequence[MemorySampled]) -> float:
-    """Bytes a nanosecond."""
-    slopes = [
+    """Bytes a nanosecond; there must be two different times."""
+    return statistics.median(
         (after.footprint_bytes - before.footprint_bytes) / (after.t_mono_ns - before.t_mono_ns)
         for before, after in combinations(samples, 2)
         if after.t_mono_ns > before.t_mono_ns
-    ]
-    if not slopes:
-        raise AnalysisInputError("samples: a slope needs two different times")
-    return statistics.median(slopes)
+    )

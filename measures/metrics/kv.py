@@ -34,7 +34,12 @@ def kv_hit_rate_requests(trial: TrialFacts) -> float | None:
 
 
 def kv_blocks_peak(trial: TrialFacts) -> int | None:
-    """Most blocks that sequences held at once; None when the pool was not sampled."""
+    """Most blocks that sequences held at once; None for an arm without a pool.
+
+    From the trace; where that has gaps, from samples, which are 50 ms apart and may miss the peak.
+    """
+    if trial.blocks_peak is not None:
+        return trial.blocks_peak
     return max((sample.blocks_used for sample in trial.kv), default=None)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from contract.failures import FAILURES, FailureReason
 from contract.rest import ArmReport, DeviceReportView, PairView
 from contract.states import TargetKind
-from measures.facts.attempt import AttemptFacts, Mishap
+from measures.facts.attempt import AttemptFacts, FailureNote
 from measures.facts.conditions import condition_flags
 from measures.metrics.arms import arm_report, medians_of
+from measures.metrics.change import reduction_percent, speedup
 from measures.metrics.flatness import flatness_of
 from measures.verdict.judge import Verdict
 from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdict_view
-from measures.verdict.serial_reading import ArmMedians, read_result, reduction_percent, speedup
+from measures.verdict.serial_reading import ArmMedians, read_result
 
 LEVEL_PERCENT = 3.0
 """A median that moved by no more is "about the same" in the reading."""
@@ -41,7 +42,7 @@ def device_report(
     plan: ComparisonPlan,
     measured: Measured,
     verdicts: Mapping[str, Verdict],
-    failure: Mishap | None,
+    failure: FailureNote | None,
 ) -> DeviceReportView:
     """The view of one job. failure: what the attempt itself ended with, beside what its events tell."""
     arms = _arms(plan, measured)
@@ -58,7 +59,7 @@ def device_report(
         os_version=told.os_version if told else identity.os_version,
         kind=identity.kind,
         virtual=identity.virtual or bool(conditions and conditions.virtual),
-        conditions=conditions.model_dump(mode="json") if conditions else {},
+        conditions=conditions,
         arms=arms,
         pairs=_pairs(measured),
         wall_reduction_percent=reduction_percent(*walls) if walls else None,
@@ -138,18 +139,18 @@ def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
     )
 
 
-def failures(facts: AttemptFacts, failure: Mishap | None) -> list[str]:
+def failures(facts: AttemptFacts, failure: FailureNote | None) -> list[str]:
     """Each kind of failure once: how often, what was said first, and what to try (C9).
 
     A call that failed ends its agent, its runtime and its attempt with the same reason: that is one failure,
     and the call says most of it.
     """
-    mishaps = [*([failure] if failure else []), *facts.mishaps]
-    causes = [mishap for mishap in mishaps if not mishap.is_end]
-    counts = Counter(mishap.reason for mishap in causes)
-    first: dict[FailureReason, str] = dict.fromkeys((mishap.reason for mishap in mishaps), "")
-    for mishap in (*causes, *mishaps):
-        first[mishap.reason] = first[mishap.reason] or mishap.detail
+    failure_notes = [*([failure] if failure else []), *facts.failure_notes]
+    causes = [note for note in failure_notes if not note.is_end]
+    counts = Counter(note.reason for note in causes)
+    first: dict[FailureReason, str] = dict.fromkeys((note.reason for note in failure_notes), "")
+    for note in (*causes, *failure_notes):
+        first[note.reason] = first[note.reason] or note.detail
     return [
         f"{reason}{f' ({counts[reason]} times)' if counts[reason] > 1 else ''}: "
         f"{detail + '. ' if detail else ''}What to try: {FAILURES[reason].advice}"

@@ -6,18 +6,45 @@ Each device is judged on its own. Nothing is said of a fleet: that takes three d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from contract.failures import FAILURES, FailureReason, Fault
 from contract.rest import GateRequest, GateView, MetricVerdict
 from contract.states import GateExit, JobOutcome, RunOutcome
 from measures.verdict.judge import Verdict, VerdictWord
-from measures.verdict.metric_gate import gate_outcome
 from measures.verdict.metric_verdicts import verdict_view
 
 GateWord = Literal[
     "pass", "regression", "usage", "inconclusive", "infrastructure", "cancelled", "no_capacity"
 ]
+
+# Worst first: the first word that any gate metric has is the gate's. A confirmed regression stays one
+# whatever else is missing. Below the failures the order is that of what is worth saying: any gain before
+# "same".
+EXIT_BY_VERDICT: dict[VerdictWord, GateExit] = {
+    VerdictWord.REGRESSED: GateExit.REGRESSION,
+    VerdictWord.NO_DATA: GateExit.INFRASTRUCTURE,
+    VerdictWord.INCONCLUSIVE: GateExit.INCONCLUSIVE,
+    VerdictWord.IMPROVED: GateExit.PASS,
+    VerdictWord.SMALL_CHANGE: GateExit.PASS,
+    VerdictWord.SAME: GateExit.PASS,
+}
+
+
+class GateOutcome(NamedTuple):
+    """The gate's word and the exit code that goes with it."""
+
+    verdict: VerdictWord
+    exit_code: GateExit
+
+
+def gate_outcome(verdicts: Sequence[Verdict]) -> GateOutcome:
+    """Outcome over the verdicts of the gate's metrics; NO_DATA when there is not one."""
+    words = {verdict.verdict for verdict in verdicts}
+    for word, exit_code in EXIT_BY_VERDICT.items():
+        if word in words:
+            return GateOutcome(word, exit_code)
+    return GateOutcome(VerdictWord.NO_DATA, EXIT_BY_VERDICT[VerdictWord.NO_DATA])
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +52,7 @@ class JobStanding:
     """Where one job stands. place names its device and variant; outcome None while it goes on.
 
     verdicts: gate metric to verdict; empty before the first event and for a run of one arm.
+    unanswered: why its events gave no result; empty when they did.
     """
 
     place: str
@@ -32,6 +60,7 @@ class JobStanding:
     reason: FailureReason | None = None
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     trials_failed: int = 0
+    unanswered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +132,9 @@ def _ruling(jobs: Sequence[JobStanding]) -> _Ruling:
         return _Ruling("usage", GateExit.USAGE, f"{_failures(broken)}; {_advice(broken)}")
     if broken:
         return _Ruling("infrastructure", GateExit.INFRASTRUCTURE, f"not measured: {_failures(broken)}")
+    unanswered = [f"{job.place}: {job.unanswered}" for job in jobs if job.unanswered]
+    if unanswered:
+        return _Ruling("infrastructure", GateExit.INFRASTRUCTURE, f"no result: {'; '.join(unanswered)}")
     return _measured(jobs)
 
 

@@ -4,6 +4,7 @@ Source: statistics.md 4.1 rule 5, and 4.4: a comparison too weak to see the floo
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.bounds import ALPHA_BELOW, FLOOR_PERCENT_BELOW, MIN_ALPHA
 from measures.errors import AnalysisInputError
 from measures.statistics.effect import Direction, percent_of_log_ratio, worsening_percent
 from measures.statistics.hodges_lehmann import estimate, interval
@@ -113,7 +115,12 @@ def judge(
     ratios = log_ratios(pairs)
     drops = drops_of(pairs)
     evidence = _weigh(ratios, direction, alpha, assumptions) if ratios.size else None
-    word, reason = _conclude(evidence, _Bar(floor_percent, alpha, assumptions.confidence), int(ratios.size))
+    if evidence is None:
+        word, reason = VerdictWord.NO_DATA, _why_no_pair(pairs)
+    else:
+        word, reason = _conclude(
+            evidence, _Bar(floor_percent, alpha, assumptions.confidence), int(ratios.size)
+        )
     if drops.unequal:
         word, reason = _doubt_unequal_drops(word, reason, drops)
     verdict = Verdict(
@@ -149,10 +156,10 @@ class _Bar:
 
 
 def _check_thresholds(floor_percent: float, alpha: float, assumptions: Assumptions) -> None:
-    if not 0 <= floor_percent < 100:
-        raise AnalysisInputError(f"floor_percent: {floor_percent} is not in [0, 100)")
-    if not 0 < alpha < 0.5:
-        raise AnalysisInputError(f"alpha: {alpha} is not in (0, 0.5)")
+    if not 0 <= floor_percent < FLOOR_PERCENT_BELOW:
+        raise AnalysisInputError(f"floor_percent: {floor_percent} is not in [0, {FLOOR_PERCENT_BELOW:g})")
+    if not MIN_ALPHA <= alpha < ALPHA_BELOW:
+        raise AnalysisInputError(f"alpha: {alpha} is not in [{MIN_ALPHA:g}, {ALPHA_BELOW:g})")
     if not alpha < assumptions.power < 1:
         raise AnalysisInputError(f"power: {assumptions.power} is not between alpha and 1")
     noise = assumptions.noise_log_sd
@@ -189,9 +196,15 @@ def _mde_percent(
     return percent if math.isfinite(percent) else None
 
 
-def _conclude(evidence: _Evidence | None, bar: _Bar, used: int) -> tuple[VerdictWord, str]:
-    if evidence is None:
-        return VerdictWord.NO_DATA, "no pair could be used"
+def _why_no_pair(pairs: Sequence[Pair]) -> str:
+    reasons = Counter(pair.dropped_reason for pair in pairs)
+    if not reasons:
+        return "no pair was measured"
+    (reason, times), *_ = reasons.most_common(1)
+    return f"no pair could be used; {times} of {len(pairs)}: {reason}"
+
+
+def _conclude(evidence: _Evidence, bar: _Bar, used: int) -> tuple[VerdictWord, str]:
     change = f"{evidence.statistic_percent:+.2f} %"
     claim = f"{change} over the pairs, {evidence.alternative}, p {evidence.p_value:.4g} at {bar.alpha:g}"
     floor = f"floor {bar.floor_percent:g} %"

@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from contract.jobs import ArmSpec, TrialSpec
 from contract.metrics import Better, MetricDefinition, metric
 from contract.rest import GateRequest, MetricVerdict
+from measures.errors import AnalysisInputError
 from measures.facts.attempt import AttemptFacts, TrialFacts
 from measures.metrics.arms import trial_values
 from measures.metrics.samples import SampleValue
 from measures.statistics.effect import Direction
 from measures.verdict.judge import Assumptions, Verdict, VerdictWord, judge
-from measures.verdict.pairs import Pair, PairArm
+from measures.verdict.pairs import Drops, Pair, PairArm, are_comparable
 
 ShownWord = Literal["improved", "regressed", "same", "small_change", "inconclusive"]
 
@@ -43,11 +44,15 @@ class ComparisonPlan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an attempt left behind. ended: no more events will come."""
+    """What an attempt left behind. ended: no more events will come.
+
+    unanswered: why nothing can be said of it; empty when something can.
+    """
 
     facts: AttemptFacts
     samples: Sequence[SampleValue]
     ended: bool
+    unanswered: str = ""
 
 
 def can_gate(definition: MetricDefinition) -> bool:
@@ -63,13 +68,36 @@ def verdicts(plan: ComparisonPlan, measured: Measured) -> dict[str, Verdict]:
 
 
 def _verdict(name: str, plan: ComparisonPlan, measured: Measured) -> Verdict:
-    return judge(
-        metric_pairs(name, plan, measured),
-        Direction(metric(name).better),
-        plan.floor_percent(name),
+    direction, floor_percent = Direction(metric(name).better), plan.floor_percent(name)
+    problem = measured.unanswered
+    if not problem:
+        pairs = metric_pairs(name, plan, measured)
+        try:
+            verdict = judge(pairs, direction, floor_percent, plan.gate.alpha, Assumptions(seed=plan.seed))
+            if verdict.verdict is VerdictWord.NO_DATA and _was_measured(name, plan, measured):
+                # Nobody's fault: the metric has no ratio, for instance because it is 0.
+                return replace(verdict, verdict=VerdictWord.INCONCLUSIVE)
+            return verdict
+        except AnalysisInputError as error:
+            # A request that an earlier version took: today's bounds refuse it (contract/bounds.py).
+            problem = str(error)
+    return Verdict(
+        VerdictWord.NO_DATA,
+        f"no verdict: {problem}",
+        direction,
+        floor_percent,
         plan.gate.alpha,
-        Assumptions(seed=plan.seed),
+        pairs_used=0,
+        pairs_dropped=0,
+        drops=Drops(0, 0, 0, 0),
     )
+
+
+def _was_measured(name: str, plan: ComparisonPlan, measured: Measured) -> bool:
+    """Whether every trial of every pair went as it should and has a value."""
+    valued = trial_values(measured.samples, name)
+    sound = {trial.trial for trial in measured.facts.trials if trial.trial in valued and not _unsound(trial)}
+    return all(trial.trial in sound for sides in _planned_pairs(plan).values() for trial in sides.values())
 
 
 def metric_pairs(name: str, plan: ComparisonPlan, measured: Measured) -> list[Pair]:
@@ -100,6 +128,8 @@ def _planned_pairs(plan: ComparisonPlan) -> dict[int, dict[PairArm, TrialSpec]]:
 def _pair(pair_id: str, both: Mapping[PairArm, TrialFacts | None], values: Mapping[int, float]) -> Pair:
     found = {arm: values.get(trial.trial) if trial else None for arm, trial in both.items()}
     spoiled = {arm: _spoiled(trial, found[arm]) for arm, trial in both.items()}
+    if not any(spoiled.values()) and not are_comparable(*found.values()):
+        spoiled = {arm: f"{value:g} is too far from the other arm's" for arm, value in found.items()}
     reasons = [f"{arm}: {spoiled[arm]}" for arm in PairArm if spoiled.get(arm)]
     return Pair(
         pair_id,
@@ -114,16 +144,22 @@ def _spoiled(trial: TrialFacts | None, value: float | None) -> str:
     """Why the trial cannot stand in a pair; empty when it can."""
     if trial is None:
         return "the trial never ran"
+    unsound = _unsound(trial)
+    if unsound:
+        return unsound
+    if value is None:
+        return "the metric was not measured"
+    return f"{value:g} has no log ratio" if value <= 0 else ""
+
+
+def _unsound(trial: TrialFacts) -> str:
+    """Why nothing that was measured in the trial counts; empty when it does."""
     if not trial.completed:
         return f"the trial {trial.status}" + (f" ({trial.reason})" if trial.reason else "")
     if trial.above_nominal:
         return f"thermal state {trial.conditions.thermal_state}"
     if trial.conditions.low_power_mode:
         return "low-power mode was on"
-    if value is None:
-        return "the metric was not measured"
-    if value <= 0:
-        return f"{value:g} has no log ratio"
     return ""
 
 

@@ -12,13 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import fisher_exact
 
+from contract.bounds import MAX_PAIRS
 from measures.errors import AnalysisInputError, PairValueError
 
-# Walsh averages and the exact null grow with the square and the cube of the number of pairs.
-MAX_PAIRS = 500
 UNEQUAL_DROPS_LEVEL = 0.05
 # Two arms that differ by more than this were not measured in the same unit.
 MAX_RATIO = 1e9
+
+
+def are_comparable(*values: float | None) -> bool:
+    """Whether positive values lie within MAX_RATIO of each other; None is none."""
+    kept = [math.log(value) for value in values if value is not None]
+    return max(kept, default=0.0) - min(kept, default=0.0) <= math.log(MAX_RATIO)
 
 
 class PairArm(StrEnum):
@@ -60,7 +65,7 @@ class Pair:
                 raise PairValueError(
                     f"pair {self.pair_id}: {arm} is {value}; a log ratio needs positive finite values"
                 )
-        if abs(self.log_ratio) > math.log(MAX_RATIO):
+        if not are_comparable(self.baseline, self.candidate):
             raise PairValueError(
                 f"pair {self.pair_id}: {self.baseline} and {self.candidate} are not in the same unit"
             )
@@ -118,7 +123,7 @@ def log_ratios(pairs: Sequence[Pair]) -> NDArray[np.float64]:
     """ln(candidate / baseline) of the pairs that were kept, in their order.
 
     AnalysisInputError when a pair id comes twice (one measurement would count as two) or for more than
-    MAX_PAIRS.
+    MAX_PAIRS: Walsh averages and the exact null grow with the square and the cube of their number.
     """
     ids = [pair.pair_id for pair in pairs]
     if len(set(ids)) != len(ids):

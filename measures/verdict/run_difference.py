@@ -39,24 +39,20 @@ class RunSide:
     @property
     def conditions(self) -> dict[str, Any]:
         """What was recorded, and what else decides whether two results are of the same thing."""
+        recorded = self.report.conditions
         return {
-            **self.report.conditions,
+            **(recorded.model_dump(mode="json") if recorded is not None else {}),
             "device_model": self.report.device_model,
             "os_version": self.report.os_version,
             "virtual": self.report.virtual,
             "workload_digest": self.workload_digest,
         }
 
-    def of_arm(self, arm: str) -> dict[str, Any]:
-        """The conditions with the options that this arm ran with in place of the first arm's.
-
-        `extra` is whatever a runtime says: one that says something else about its arms says nothing here.
-        """
-        said = self.report.conditions.get("extra", {}).get("arms")
-        options = said.get(arm) if isinstance(said, dict) else None
-        if not isinstance(options, dict):
-            return self.conditions
-        return {**self.conditions, **{name: value for name, value in options.items() if name in _OF_THE_ARM}}
+    def arm_options(self, arm: str) -> dict[str, Any]:
+        """What this arm ran with; empty where the runtime did not tell it arm by arm."""
+        recorded = self.report.conditions
+        own = recorded.arms.get(arm) if recorded is not None else None
+        return own.model_dump(include=set(_OF_THE_ARM), exclude_unset=True) if own is not None else {}
 
 
 def obstacles(baseline: RunSide, run: RunSide) -> list[str]:
@@ -93,12 +89,15 @@ def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
     """
     before, after = baseline.report.arms[arm].metrics, run.report.arms[arm].metrics
     shared = [name for name in before if name in after]
+    # In place of the first arm's, where both runtimes tell them: silence is no difference.
+    options = [side.arm_options(arm) for side in (baseline, run)]
+    own = options if all(options) else [{}, {}]
     return Comparison(
         run_id=run.run_id,
         baseline_run_id=baseline.run_id,
         arm=arm,
         differs=[
-            *_differences(baseline.of_arm(arm), run.of_arm(arm), _REFUSED + _NAMED),
+            *_differences(baseline.conditions | own[0], run.conditions | own[1], _REFUSED + _NAMED),
             *_workload_differences(baseline, run),
         ],
         metrics={name: (before[name], after[name]) for name in shared},

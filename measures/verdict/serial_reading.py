@@ -7,23 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from measures.errors import AnalysisInputError
-
-
-def reduction_percent(baseline: float, candidate: float) -> float:
-    """(baseline - candidate) / baseline x 100, of a time. Negative when the candidate takes longer."""
-    _check_positive(baseline, candidate)
-    return (baseline - candidate) / baseline * 100.0
-
-
-def speedup(baseline: float, candidate: float) -> float:
-    """baseline / candidate, of a time: 60 % less time is 2.5 times as fast. Below 1 when it takes longer."""
-    _check_positive(baseline, candidate)
-    return baseline / candidate
-
-
-def _check_positive(baseline: float, candidate: float) -> None:
-    if not (0 < baseline < float("inf") and 0 < candidate < float("inf")):
-        raise AnalysisInputError(f"baseline {baseline} and candidate {candidate} must be positive and finite")
+from measures.metrics.change import reduction_percent, speedup
 
 
 @dataclass(frozen=True, slots=True)

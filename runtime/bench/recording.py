@@ -11,10 +11,10 @@ from contract.events import Producer, TrialFinished, TrialStarted
 from contract.events.envelope import EventEnvelope
 from contract.failures import FailureReason
 from contract.jobs import TrialSpec
-from runtime.engine.arm import Fact, KVState
-from runtime.engine.emit import EventEmitter
-from runtime.engine.graph import CallKey, EndAgent, FinishToolWait, RetryCall, StartToolWait
-from runtime.engine.record import TrialRecorder
+from runtime.engine.generator import CallKey, Fact, KVState
+from runtime.measured.emit import EventEmitter
+from runtime.measured.graph import EndAgent, FinishToolWait, RetryCall, StartToolWait
+from runtime.measured.record import TrialRecorder
 
 WITHOUT_EVENTS: Final = "paged-without-events"
 """An arm of this name is the paged arm, but of its trials only start and end are recorded."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from contract.bench import ArmFigures, BenchReport, BenchRequest, BenchRun, Bound, DecodeVsBandwidth
 from contract.events import Conditions, MemoryBudgeted
 from contract.jobs import ArmMode
+from measures.metrics.change import reduction_percent
+from measures.metrics.spread import spread_of
 from runtime.bench import bound
 from runtime.bench.arriving_prefill import worst_gap_vs_median_itl
-from runtime.bench.figures import TrialFigures, pool_waste_percent, spread_of, trial_figures
+from runtime.bench.figures import TrialFigures, pool_waste_percent, trial_figures
 from runtime.bench.recording import WITHOUT_EVENTS
 from runtime.bench.session import ARM_MODES, Measured, Run
 from runtime.model.config import ModelConfig
@@ -48,7 +50,7 @@ class _Counted:
 def counted_runs(runs: Iterable[Run], wanted: int) -> tuple[Run, ...]:
     """The `wanted` runs in which others used least, in the order in which they ran: clean ones come first."""
     kept = sorted(runs, key=lambda run: run.others_cpu_percent)[:wanted]
-    return tuple(sorted(kept, key=lambda run: (run.round, run.events.started.t_mono_ns)))
+    return tuple(sorted(kept, key=lambda run: (run.round, run.events.facts.started_ns)))
 
 
 def build_report(found: Findings) -> BenchReport:
@@ -127,7 +129,7 @@ def _arm(figures: Sequence[TrialFigures]) -> ArmFigures:
 def _reduction(walls: Mapping[ArmMode, float], baseline: ArmMode) -> float | None:
     if "paged" not in walls or baseline not in walls:
         return None
-    return (walls[baseline] - walls["paged"]) / walls[baseline] * 100.0
+    return reduction_percent(walls[baseline], walls["paged"])
 
 
 def _costs(found: Findings) -> bound.Costs:
@@ -154,8 +156,10 @@ def _costs(found: Findings) -> bound.Costs:
 def _bound(found: Findings, counted: Mapping[str, _Counted], costs: bound.Costs) -> Bound:
     run = next(each.runs[0] for arm, each in counted.items() if arm != WITHOUT_EVENTS)
     calls: dict[str, list[tuple[int, int]]] = {}
-    for (agent, _), call in sorted(run.events.calls.items()):
-        calls.setdefault(agent, []).append((call.prompt_tokens, call.output_tokens))
+    for call in sorted(run.events.facts.calls, key=lambda call: (call.agent, call.call)):
+        if call.finished is not None:
+            tokens = (call.finished.prompt_tokens, call.finished.output_tokens)
+            calls.setdefault(call.agent, []).append(tokens)
     work = bound.Work(tuple(bound.agent_work(each) for each in calls.values()), found.shared_tokens)
     least_s = bound.paged_s(work, costs)
     return Bound(
@@ -234,7 +238,7 @@ def _event_processor(paged: _Counted | None) -> float | None:
 
 
 def _outputs_agree(kept: Sequence[Run]) -> bool | None:
-    made = {digest for run in kept if (digest := trial_figures(run.events).output_sha256)}
+    made = {digest for run in kept if (digest := run.events.output_sha256)}
     return len(made) == 1 if made else None
 
 
@@ -249,7 +253,7 @@ def _run(run: Run, is_counted: bool) -> BenchRun:  # noqa: FBT001 - a field of t
         itl_p95_ms=figures.itl_p95_ms,
         others_cpu_percent=run.others_cpu_percent,
         counted=is_counted,
-        output_sha256=figures.output_sha256,
+        output_sha256=run.events.output_sha256,
     )
 
 

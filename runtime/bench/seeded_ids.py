@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from contract.workload import Segment
-from runtime.engine.prompts import PromptBook
+from runtime.measured.prompts import PromptBook
 
 
 class SeededIds:

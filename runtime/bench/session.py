@@ -13,15 +13,15 @@ from contract.events import Conditions, MemoryBudgeted
 from contract.jobs import ArmMode, ArmSpec, AttemptSpec, TrialSpec
 from contract.runtime_link import EVENTS_FILE, LEASE_FILE, LeaseFile
 from contract.workload import CompiledWorkload
-from runtime.bench.others import OthersMeter
 from runtime.bench.recording import WITHOUT_EVENTS, BenchEmitter, BenchRecorder, EndedTrial
 from runtime.bench.seeded_ids import seeded_prompts
 from runtime.bench.trial_events import AttemptEvents, TrialEvents, read_attempt
-from runtime.engine.attempt import Attempt, AttemptParts
-from runtime.engine.conditions import producer
-from runtime.engine.errors import CancelledError
-from runtime.engine.watchdog import Watchdog
 from runtime.errors import BadAttemptSpecError, LeaseExpiredError
+from runtime.host.others import OthersMeter
+from runtime.measured.attempt import Attempt, AttemptParts
+from runtime.measured.conditions import producer
+from runtime.measured.errors import CancelledError
+from runtime.measured.watchdog import Watchdog
 
 _ZEROS: Final = "0" * 26
 ARM_MODES: Final[Mapping[str, ArmMode]] = {
@@ -127,7 +127,7 @@ class BenchSession:
     def _run_round(self, number: int, workload: CompiledWorkload, due: list[str], measured: Measured) -> None:
         ended: list[tuple[EndedTrial, float]] = []
         attempt = self._run_attempt(self._spec(workload, due), ended)
-        if len(ended) != len(due) or any(trial.finished is None for trial in attempt.trials):
+        if len(ended) != len(due) or any(trial.facts.finished_ns is None for trial in attempt.trials):
             raise BadAttemptSpecError("workload", "a trial did not reach its end")
         for events, (trial, percent) in zip(attempt.trials, ended, strict=True):
             measured.runs.append(Run(trial.arm, number, events, percent, trial.events_ns))

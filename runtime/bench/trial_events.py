@@ -1,28 +1,27 @@
-"""The events of an attempt's file, sorted by trial."""
+"""The events of an attempt's file, trial by trial: facts, and what only a benchmark asks of them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from contract.events import (
     BatchExecuted,
-    CallArrived,
-    CallFinished,
     Conditions,
-    ConditionsRecorded,
     Event,
     KvSampled,
     MemoryBudgeted,
-    MemorySampled,
+    Stream,
     TokenEmitted,
-    TrialFinished,
-    TrialStarted,
     parse_event,
 )
-
-Key = tuple[str, int]
-"""Agent and call."""
+from contract.events.trace import BatchMember
+from measures.facts.attempt import CallFacts, TrialFacts
+from measures.facts.reader import attempt_facts
+from measures.metrics.samples import SampleValue, samples_of
+from runtime.measured.emit import stream_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,61 +40,19 @@ class PoolInUse:
     sequence_tokens: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TrialEvents:
-    """One trial. token_ns, token_ids and arrived_ns by call, calls in the order of their arrival."""
+    """One trial. pools: the pool at every sample during which all sequences decoded.
 
-    started: TrialStarted
-    finished: TrialFinished | None = None
-    prompt_tokens: dict[Key, int] = field(default_factory=dict)
-    token_ns: dict[Key, list[int]] = field(default_factory=dict)
-    token_ids: dict[Key, list[int]] = field(default_factory=dict)
-    calls: dict[Key, CallFinished] = field(default_factory=dict)
-    footprint_peak_bytes: int = 0
-    """Not the samples themselves: they would stay in the footprint of this process, which is measured."""
-    decode_steps: list[DecodeStep] = field(default_factory=list)
-    blocks_peak: int | None = None
-    """Most blocks in use at a time; None for an arm without a pool."""
-    pools: list[PoolInUse] = field(default_factory=list)
-    """The pool at every sample during which all sequences decoded."""
+    Its memory and pool samples are gone: they would stay in the footprint of this process, which is measured.
+    """
 
-    def take(self, event: Event) -> None:
-        """Another event of this trial, in the order of the file."""
-        match event:
-            case CallArrived():
-                key = (event.agent, event.call)
-                self.prompt_tokens[key] = event.prompt_tokens
-                self.token_ns[key], self.token_ids[key] = [], []
-            case TokenEmitted():
-                self.token_ns[event.agent, event.call].append(event.t_mono_ns)
-                self.token_ids[event.agent, event.call].append(event.token_id)
-            case CallFinished():
-                self.calls[event.agent, event.call] = event
-            case BatchExecuted():
-                self._step(event)
-            case KvSampled():
-                self._pool(event)
-            case MemorySampled():
-                self.footprint_peak_bytes = max(self.footprint_peak_bytes, event.footprint_bytes)
-            case TrialFinished():
-                self.finished = event
-
-    def _step(self, event: BatchExecuted) -> None:
-        # A step's event stands before those of the tokens that it made.
-        if not event.prefill:
-            contexts = tuple(self._context((member.agent, member.call)) for member in event.decode)
-            self.decode_steps.append(DecodeStep(contexts, event.duration_ns))
-
-    def _pool(self, event: KvSampled) -> None:
-        self.blocks_peak = max(self.blocks_peak or 0, event.blocks_used)
-        decoding = [key for key, made in self.token_ns.items() if made and key not in self.calls]
-        if decoding and len(decoding) == event.sequences_running:
-            # The newest token of a sequence has no KV yet.
-            held = tuple(self._context(key) - 1 for key in decoding)
-            self.pools.append(PoolInUse(event.blocks_used, held))
-
-    def _context(self, key: Key) -> int:
-        return self.prompt_tokens[key] + len(self.token_ns[key])
+    facts: TrialFacts
+    samples: Sequence[SampleValue] = ()
+    decode_steps: Sequence[DecodeStep] = ()
+    pools: Sequence[PoolInUse] = ()
+    output_sha256: str = ""
+    """Of the output ids in the order of agents and calls, whatever the order in which they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +66,69 @@ class AttemptEvents:
 
 def read_attempt(path: Path) -> AttemptEvents:
     """EventLineError for a line that is no event; ValueError when the file has no conditions."""
-    conditions: Conditions | None = None
-    budgets: dict[str, MemoryBudgeted] = {}
-    trials: dict[int, TrialEvents] = {}
-    for event in _events(path):
-        number: Any = getattr(event, "trial", None)
-        if isinstance(event, ConditionsRecorded):
-            conditions = event.conditions
-        elif isinstance(event, MemoryBudgeted):
-            budgets[event.arm] = event
-        elif isinstance(event, TrialStarted):
-            trials[event.trial] = TrialEvents(event)
-        elif number in trials:
-            trials[number].take(event)
-    if conditions is None:
-        raise ValueError(f"{path}: the attempt recorded no conditions")
-    return AttemptEvents(conditions, budgets, list(trials.values()))
-
-
-def _events(path: Path) -> Iterator[Event]:
+    streams: dict[Stream, list[Event]] = defaultdict(list)
     with path.open("rb") as lines:
         for line in lines:
-            yield parse_event(line)
+            event = parse_event(line)
+            streams[stream_of(event)].append(event)
+    facts = attempt_facts(streams)
+    if facts.conditions is None:
+        raise ValueError(f"{path}: the attempt recorded no conditions")
+    trials = [
+        TrialEvents(
+            facts=replace(trial, memory=(), kv=()),
+            samples=samples_of(trial),
+            decode_steps=_decode_steps(trial, streams[Stream.LOG]),
+            pools=_pools(trial),
+            output_sha256=_output_sha256(trial, streams[Stream.CONTROL]),
+        )
+        for trial in facts.trials
+    ]
+    return AttemptEvents(facts.conditions, dict(facts.budgets), trials)
+
+
+def _decode_steps(trial: TrialFacts, log: Sequence[Event]) -> list[DecodeStep]:
+    calls = {(call.agent, call.call): call for call in trial.calls}
+
+    def context(member: BatchMember, step_ns: int) -> int:
+        call = calls[member.agent, member.call]
+        # The tokens that a step makes have its own time.
+        return _context(call, bisect_left(call.token_ns, step_ns))
+
+    return [
+        DecodeStep(tuple(context(member, event.t_mono_ns) for member in event.decode), event.duration_ns)
+        for event in log
+        if isinstance(event, BatchExecuted) and event.trial == trial.trial and not event.prefill
+    ]
+
+
+def _pools(trial: TrialFacts) -> list[PoolInUse]:
+    pools = []
+    for sample in trial.kv:
+        decoding = [
+            (call, made)
+            for call in trial.calls
+            if (made := bisect_right(call.token_ns, sample.t_mono_ns)) and not _has_ended(call, sample)
+        ]
+        if decoding and len(decoding) == sample.sequences_running:
+            # The newest token of a sequence has no KV yet.
+            held = tuple(_context(call, made) - 1 for call, made in decoding)
+            pools.append(PoolInUse(sample.blocks_used, held))
+    return pools
+
+
+def _has_ended(call: CallFacts, sample: KvSampled) -> bool:
+    return call.finished is not None and call.finished.t_mono_ns <= sample.t_mono_ns
+
+
+def _context(call: CallFacts, made: int) -> int:
+    return call.arrived.prompt_tokens + made
+
+
+def _output_sha256(trial: TrialFacts, control: Sequence[Event]) -> str:
+    made: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for event in control:
+        if isinstance(event, TokenEmitted) and event.trial == trial.trial:
+            made[event.agent, event.call].append(event.token_id)
+    ids = [[list(key), tokens] for key, tokens in sorted(made.items())]
+    return hashlib.sha256(repr(ids).encode()).hexdigest() if ids else ""

@@ -1,4 +1,4 @@
-"""The process that speaks the contract: stages, trials, arms, events out.
+"""Generates: calls are submitted, each step computes a batch of them and says what happened.
 
-It asks the scheduler what to compute, lets the model compute it, and writes what happened as events.
+It knows neither trials nor arms: runtime/measured runs those on top of it.
 """

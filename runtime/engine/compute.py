@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract.jobs import EngineOptions
-from runtime.engine.machine import Machine
-from runtime.model.cuda import tier as cuda_tier
+from runtime.host.machine import Machine
 from runtime.model.linear import WeightDtype
 from runtime.model.numeric import Placement
-from runtime.model.tiers import TierChoice, choose_tier
+from runtime.tiers.choice import TierChoice, choose_tier
+from runtime.tiers.cuda import tier as cuda_tier
 
 
 @dataclass(frozen=True, slots=True)

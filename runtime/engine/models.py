@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.engine.compute import ComputeSetup
-from runtime.engine.heap import large_pieces_apart
-from runtime.engine.memory import give_back_memory
 from runtime.errors import ModelFileMissingError
+from runtime.host.heap import large_pieces_apart
+from runtime.host.memory import give_back_memory
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, KVStore, Span
 from runtime.model.llama import LlamaModel
@@ -18,6 +18,7 @@ from runtime.model.loader import open_weights
 from runtime.model.numeric import set_compute_threads
 from runtime.model.paged_kv import PagedKV
 from runtime.model.tokenizer import Tokenizer
+from runtime.tiers.choice import build_model
 
 Stage = Literal["tokenizer", "weights", "pipelines", "ready"]
 StageEnded = Callable[[Stage, int], None]
@@ -74,7 +75,7 @@ class ModelHolder:
             self._tokenizer = source.tokenizer()
             self._tokenizer.check_fits(source.config.vocab, self._path)
             began_ns = self._end_stage("tokenizer", began_ns)
-            model = LlamaModel.build(source, setup.placement, setup.tier, setup.weight_dtype)
+            model = build_model(source, setup.placement, setup.tier, setup.weight_dtype)
         began_ns = self._end_stage("weights", began_ns)
         warm(model)
         self._end_stage("pipelines", began_ns)

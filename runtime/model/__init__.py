@@ -1,1 +1,1 @@
-"""The model: weights, tokenizer, KV tensors, attention, forward, sampling. The only package with torch."""
+"""The model: weights, tokenizer, KV tensors, attention, forward, sampling."""

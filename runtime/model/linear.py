@@ -49,27 +49,6 @@ class PlainLinear(Linear):
         return F.linear(x, self.weight, self.bias)
 
 
-class PackedLinear(Linear):
-    """A weight in oneDNN's blocked layout, float32 on a CPU, through operators that inductor uses too.
-
-    Measured (2 cores, AVX2, float32, 576 to 3072 features): 1 row 309 against 539 us, 5 rows 500 against
-    850 us, 600 rows equal.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-        self._weight_bytes = weight.nbytes
-        self._bias = bias
-
-    @property
-    def weight_bytes(self) -> int:
-        return self._weight_bytes
-
-    def __call__(self, x: Tensor) -> Tensor:
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
-        return out
-
-
 class Int8Linear(Linear):
     """A weight as int8 [out, in] and a float32 scale per output: symmetric, the row's largest value is 127.
 
@@ -101,19 +80,8 @@ def reads_int8_safely(dtype: torch.dtype, version: str) -> bool:
     return dtype == torch.float32 or (int(major), int(minor)) >= _FIRST_SOUND_WITH_BFLOAT16
 
 
-def make_packed_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
-    """Packed where torch can (float32 with oneDNN), else plain."""
-    if weight.device.type == "cpu" and weight.dtype == torch.float32 and _onednn_can_pack():
-        return PackedLinear(weight, bias)
-    return PlainLinear(weight, bias)
-
-
 def make_int8_linear(weight: Tensor, bias: Tensor | None = None) -> Int8Linear:
     """Rounds to the nearest of 255 steps per output row."""
     values = weight.float()
     scales = values.abs().amax(dim=1).clamp_min_(torch.finfo(torch.float32).tiny) / 127
     return Int8Linear((values / scales.unsqueeze(1)).round_().to(torch.int8), scales, bias)
-
-
-def _onednn_can_pack() -> bool:
-    return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")

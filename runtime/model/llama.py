@@ -7,10 +7,7 @@ from torch import Tensor
 from runtime.errors import ContextOverflowError
 from runtime.model.decoder_weights import DecoderWeights, LayerWeights
 from runtime.model.forward_batch import ForwardBatch, KVStore, StepAttention
-from runtime.model.linear import WeightDtype
-from runtime.model.numeric import Placement
-from runtime.model.tiers import ATEN, Tier, TierChoice, linear_maker, open_tier
-from runtime.model.weights import WeightSource
+from runtime.model.tier import Tier
 
 
 class LlamaModel:
@@ -23,18 +20,6 @@ class LlamaModel:
         self._weights = weights
         self._tier = tier
         self._inverse_wavelengths = weights.inverse_wavelengths.to(self.placement.device)
-
-    @classmethod
-    def build(
-        cls,
-        source: WeightSource,
-        placement: Placement,
-        tier: TierChoice = ATEN,
-        weight_dtype: WeightDtype = "auto",
-    ) -> "LlamaModel":
-        """Reads every weight of `source` once."""
-        weights = DecoderWeights.read(source, placement, linear_maker(tier.name, placement, weight_dtype))
-        return cls(weights, open_tier(tier, weights))
 
     @property
     def weights_bytes(self) -> int:

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - the name torch's own documentati
 
 from runtime.model.config import ModelConfig
 from runtime.model.numeric import Placement
-from runtime.native.weight_pages import WeightPages
+from runtime.model.weight_pages import WeightPages
 
 _READ_BYTES = 256 << 20
 _ROWS = 2000

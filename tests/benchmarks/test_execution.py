@@ -14,7 +14,7 @@ from benchmarks.execution import Bench, RunFailedError, run_config, run_process
 from benchmarks.plan import OURS, Config
 from benchmarks.work import write_work
 from contract.rest import WorkloadRequest
-from runtime.bench.others import OthersMeter
+from runtime.host.others import OthersMeter
 from tests.fakes.tiny_model import save_tiny_model
 from workloads import compile_request
 

@@ -4,8 +4,9 @@ import pytest
 
 from client.api import EVENTS_PER_PAGE, ComparisonChoice, DynofarmClient
 from client.errors import InconclusiveError, NoCapacityError, UsageError
+from contract.administration import EnrollmentTokenRequest
 from contract.events import Stream
-from contract.rest import DeviceSelector, EnrollmentTokenRequest, WorkloadRequest
+from contract.rest import DeviceSelector, WorkloadRequest
 from contract.states import DeviceState, RunOutcome
 from tests.client.conftest import AddRun, request_for
 from tests.fakes.rest_controller import ENROLLMENT_TOKEN, RestController

@@ -18,8 +18,8 @@ from client.errors import (
     UnexpectedAnswerError,
     UsageError,
 )
+from contract.administration import DeviceAction
 from contract.health import Health
-from contract.rest import DeviceAction
 from contract.states import GateExit
 
 HEALTH = Health(status="ok", version="1", contract_version="1.0", checks={})

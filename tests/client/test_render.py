@@ -125,7 +125,9 @@ def test_a_device_is_named_with_its_system_and_a_trial_that_never_began_did_not_
     report = _report(add_run)
     (device,) = report.devices
     device.arms["paged"] = device.arms["paged"].model_copy(update={"trials": 1, "trials_failed": 1})
-    named = device.model_copy(update={"os_version": "12", "conditions": {"os_name": "Debian"}})
+    assert device.conditions is not None
+    debian = device.conditions.model_copy(update={"os_name": "Debian"})
+    named = device.model_copy(update={"os_version": "12", "conditions": debian})
     shown = _shown(report_view(report.model_copy(update={"devices": [named]})), 200)
     assert "(testhost, Debian 12)" in shown
     assert "paged, 1 trial, 1 not completed" in shown

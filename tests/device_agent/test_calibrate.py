@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from contract.calibration import CALIBRATION_LINE, CalibrationFailed, CalibrationFinished
-from device_agent.attempt_folder import ProcessRecord
 from device_agent.calibrate import CalibrateExit, run
+from device_agent.floor.attempt_folder import ProcessRecord
 from tests.fakes.calibrations import STEP, as_setting, calibration, calibration_report, speaking_process
 
 FINISHED = CalibrationFinished(report=calibration_report())

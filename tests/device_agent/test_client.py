@@ -12,7 +12,7 @@ from contract.events.envelope import Stream
 from contract.failures import Fault
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from device_agent.client import ControllerClient, open_http
-from device_agent.errors import (
+from device_agent.floor.errors import (
     AgentOutdatedError,
     AnswerInvalidError,
     ControllerUnreachableError,

@@ -16,7 +16,8 @@ from pydantic import SecretStr
 from client.api import DynofarmClient
 from client.event_audit import EventAudit, audit_run
 from client.farm_home import FarmHome
-from contract.rest import EnrollmentTokenRequest, RunRequest, RunView
+from contract.administration import EnrollmentTokenRequest
+from contract.rest import RunRequest, RunView
 from contract.states import RunState
 from tests.fakes.tiny_model import save_tiny_model
 

@@ -19,7 +19,8 @@ from pydantic import SecretStr
 from client.api import DynofarmClient
 from client.event_audit import audit_run
 from client.farm_home import FarmHome
-from contract.rest import EnrollmentTokenRequest, RunRequest
+from contract.administration import EnrollmentTokenRequest
+from contract.rest import RunRequest
 from contract.states import JobOutcome, RunState
 from tests.e2e.live_farm import MODEL, ROOT, WORKLOAD, wait_for
 from tests.fakes.tiny_model import save_tiny_model

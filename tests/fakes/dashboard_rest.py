@@ -16,7 +16,7 @@ from contract.failures import Fault
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from contract.rest import (
     Comparison,
-    DeviceList,
+    DevicePage,
     DeviceView,
     LiveView,
     RunPage,
@@ -66,7 +66,7 @@ class FakeFarm:
     def _found(self, path: str, query: dict[str, str]) -> BaseModel | tuple[int, BaseModel | bytes] | None:
         match path.strip("/").split("/"):
             case ["v1", "devices"]:
-                return DeviceList(devices=self.devices)
+                return DevicePage(devices=self.devices)
             case ["v1", "devices", device_id]:
                 return next((found for found in self.devices if found.device_id == device_id), None)
             case ["v1", "runs"]:

@@ -256,6 +256,8 @@ def device_report(number: int = 1, **changed: Any) -> DeviceReportView:
         "kind": TargetKind.HOST,
         "virtual": False,
         "conditions": {
+            "device_model": "x86_64 (2 cores)", "os_version": "6.1", "runtime_version": "0.1.0",
+            "model_name": "tiny", "model_digest": "sha256:0",
             "os_name": "Linux", "cpu": "an x86 processor", "cores": 2, "memory_bytes": 8_240_000_000,
             "runtime_name": "dynofarm-runtime", "dtype": "float32", "threads": 2, "tier": "aten",
             "thermal_state": "unknown", "screen_on": None, "extra": {"governor": "performance"},

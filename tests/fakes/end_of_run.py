@@ -4,8 +4,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from contract.failures import FailureReason
-from device_agent.ios.classifier import Confidence, EndKind
-from device_agent.ios.evidence import Evidence, ExitSeen, LastMemory, LogLine, OwnProcess, read_reports
+from device_agent.targets.ios.classifier import Confidence, EndKind
+from device_agent.targets.ios.evidence import (
+    Evidence,
+    ExitSeen,
+    LastMemory,
+    LogLine,
+    OwnProcess,
+    read_reports,
+)
 from tests.fakes.ips_reports import (
     APP,
     FORCE_QUIT,

@@ -2,6 +2,7 @@
 
 import atexit
 import gzip
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ import httpx
 from fastapi import FastAPI
 from ulid import ULID
 
+from contract import routes
 from contract.agent_api import DeviceReport, EventBatchHeader, HostHealth, Lease
+from contract.artifacts import ArtifactKind, ArtifactUpload
 from contract.events import Event, Stream, event_line
 from controller.api.context import ApiContext
 from controller.app import create_app
@@ -157,6 +160,16 @@ class FakeAgent:
         async with self.farm.client(self.token, headers=headers) as client:
             body = gzip.compress(b"\n".join(lines) + b"\n")
             response = await client.post(f"/device-agent/attempts/{lease.attempt_id}/events", content=body)
+        assert response.status_code == 200, response.text
+
+    async def put_artifact(
+        self, lease: Lease, name: str, content: bytes, kind: ArtifactKind = ArtifactKind.RUNTIME_LOG
+    ) -> None:
+        """Store a file of the attempt."""
+        said = ArtifactUpload(fence=lease.fence, kind=kind, sha256=hashlib.sha256(content).hexdigest())
+        path = routes.PUT_ARTIFACT.path(attempt_id=lease.attempt_id, name=name)
+        async with self.farm.client(self.token) as client:
+            response = await client.put(path, params=said.model_dump(mode="json"), content=content)
         assert response.status_code == 200, response.text
 
     async def finish(

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
+from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
 from contract.failures import Fault
 from contract.health import Health
@@ -20,11 +21,8 @@ from contract.metrics import METRICS
 from contract.problems import FieldProblem, Problem
 from contract.rest import (
     Comparison,
-    DeviceAction,
-    DeviceList,
+    DevicePage,
     DeviceView,
-    EnrollmentToken,
-    EnrollmentTokenRequest,
     EventsPage,
     JobExplanation,
     MetricList,
@@ -242,7 +240,7 @@ class RestController:
         return 200, EventsPage(stream=stream, events=events, next_seq=next_seq)
 
     def list_devices(self, _asked: Asked) -> tuple[int, BaseModel]:
-        return 200, DeviceList(devices=list(self.devices.values()))
+        return 200, DevicePage(devices=list(self.devices.values()))
 
     def device(self, _asked: Asked, device_id: str) -> tuple[int, BaseModel]:
         if device_id not in self.devices:
@@ -269,7 +267,7 @@ class RestController:
 
     def enrollment_token(self, asked: Asked) -> tuple[int, BaseModel]:
         _body(EnrollmentTokenRequest, asked)
-        return 201, EnrollmentToken(token=ENROLLMENT_TOKEN, expires_at=_NOW)
+        return 201, NewToken(token_id="0" * 16, token=ENROLLMENT_TOKEN, expires_at=_NOW)
 
 
 _NAME = "([^/:]+)"

@@ -33,8 +33,8 @@ def _imports(source: Source) -> Iterator[tuple[ast.AST, str]]:
 # The worker drives real devices; the emulator uses two codecs; their tests are independent clients.
 _SPEAK_TO_PHONES = (
     "device_agent/ios_worker",
-    "device_agent/virtual/dtx.py",
-    "device_agent/virtual/xpc.py",
+    "device_agent/virtual/protocols/dtx.py",
+    "device_agent/virtual/protocols/xpc.py",
     "tests/device_agent/ios_worker",
     "tests/device_agent/virtual",
 )
@@ -68,12 +68,12 @@ def strayed_phone_imports(source: Source) -> Iterator[Violation]:
 
 
 def strayed_torch_imports(source: Source) -> Iterator[Violation]:
-    """Tensors live in runtime/model and its native tier: everything else works on ids and counts."""
-    if source.is_in("runtime/model") or source.is_in("runtime/native"):
+    """Tensors live in runtime/model and the tiers of kernels: everything else works on ids and counts."""
+    if source.is_in("runtime/model", "runtime/tiers"):
         return
     for node, name in _imports(source):
         if name.split(".")[0] == "torch":
-            yield source.found(node, "only runtime/model and runtime/native may import torch")
+            yield source.found(node, "only runtime/model and runtime/tiers may import torch")
 
 
 def strayed_commits(source: Source) -> Iterator[Violation]:

@@ -23,10 +23,18 @@ SEEDED = [
         "from pymobiledevice3 import usbmux",
     ),
     (border_rules.strayed_phone_imports, "controller/app.py", "import pymobiledevice3.lockdown as lockdown"),
-    (border_rules.strayed_phone_imports, "device_agent/virtual/usbmux.py", "import pymobiledevice3"),
+    (
+        border_rules.strayed_phone_imports,
+        "device_agent/virtual/app/apps.py",
+        "import pymobiledevice3",
+    ),
     (border_rules.strayed_phone_imports, "client/up.py", "import_module('pymobiledevice3')"),
     (border_rules.strayed_torch_imports, "runtime/engine/loop.py", "import torch.nn.functional as F"),
-    (border_rules.strayed_torch_imports, "device_agent/loop.py", "def f():\n    from torch import Tensor"),
+    (
+        border_rules.strayed_torch_imports,
+        "device_agent/main.py",
+        "def f():\n    from torch import Tensor",
+    ),
     (border_rules.strayed_commits, "controller/api/runs.py", "def f(session):\n    session.commit()"),
     (
         border_rules.strayed_commits,
@@ -47,9 +55,13 @@ SEEDED = [
 ]
 ALLOWED = [
     (border_rules.strayed_phone_imports, "device_agent/ios_worker/link.py", "import pymobiledevice3"),
-    (border_rules.strayed_phone_imports, "device_agent/virtual/dtx.py", "import pymobiledevice3.dtx"),
+    (
+        border_rules.strayed_phone_imports,
+        "device_agent/virtual/protocols/dtx.py",
+        "import pymobiledevice3.dtx",
+    ),
     (border_rules.strayed_torch_imports, "runtime/model/llama.py", "import torch"),
-    (border_rules.strayed_torch_imports, "runtime/native/tier.py", "import torch"),
+    (border_rules.strayed_torch_imports, "runtime/tiers/native/tier.py", "import torch"),
     (border_rules.strayed_commits, "controller/db/session.py", "session.commit()"),
     (border_rules.strayed_commits, "device_agent/collect/spool.py", "connection.commit()"),
     (border_rules.strayed_state_changes, "controller/protocol/transitions.py", "row.state = new"),

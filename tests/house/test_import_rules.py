@@ -13,6 +13,9 @@ from tests.house.repository import PACKAGES, ROOT
 
 ROLES = "Roles meet only in the contract"
 LAYERS = "Controller layers"
+RUNTIME_LAYERS = "Runtime layers"
+AGENT_LAYERS = "Device agent layers"
+PHONES = "Two packages of the device agent speak to iPhones"
 EMULATOR = "The emulator of iPhones and the code that drives real ones know nothing of each other"
 # Rule, the folder into which a module is seeded, what that module imports.
 SEEDED = [
@@ -24,7 +27,12 @@ SEEDED = [
     ("Workloads know the contract only", "workloads", "import fastapi"),
     ("A runtime is told everything and serves nobody", "runtime", "import workloads"),
     ("The device agent never opens a workload and never loads a model", "device_agent", "import torch"),
-    ("Two packages of the device agent speak to iPhones", "device_agent/ios", "import pymobiledevice3.dtx"),
+    (PHONES, "device_agent/targets/ios", "import pymobiledevice3.dtx"),
+    (AGENT_LAYERS, "device_agent/collect", "import device_agent.attempt.lease"),
+    (AGENT_LAYERS, "device_agent/floor", "import device_agent.targets.port"),
+    (AGENT_LAYERS, "device_agent/targets/host", "import device_agent.attempt.outcome"),
+    (AGENT_LAYERS, "device_agent/ios_worker", "import device_agent.recording.plaintext"),
+    ("Emulator layers", "device_agent/virtual/link", "import device_agent.virtual.device.device"),
     (EMULATOR, "device_agent/virtual", "import device_agent.ios_worker"),
     ("The controller needs no phone, no tensor and no figure", "controller", "import plotly"),
     ("The dashboard reads REST, not tables", "dashboard", "import sqlalchemy.orm"),
@@ -34,7 +42,11 @@ SEEDED = [
     ("Each part of measures rests on those before it", "measures/metrics", "import measures.verdict"),
     ("Facts and metrics need no numeric library", "measures/metrics", "import numpy"),
     ("The pool and the scheduler know no tensors", "runtime/kv", "import runtime.model"),
-    ("The pool does not know who schedules", "runtime/kv", "import runtime.schedule"),
+    (RUNTIME_LAYERS, "runtime/kv", "import runtime.schedule"),
+    (RUNTIME_LAYERS, "runtime/model", "import runtime.tiers"),
+    (RUNTIME_LAYERS, "runtime/engine", "import runtime.measured"),
+    (RUNTIME_LAYERS, "runtime/calibration", "import runtime.bench"),
+    ("Tiers of kernels know nothing of each other", "runtime/tiers/cuda", "import runtime.tiers.native"),
     ("State tables and placement know no store", "controller/scheduling/placement.py", "import sqlalchemy"),
     (LAYERS, "controller/db", "import controller.protocol"),
     (LAYERS, "controller/tasks", "import controller.api"),
@@ -42,6 +54,7 @@ SEEDED = [
 ALLOWED = [
     ("controller/app.py", "import dashboard"),
     ("runtime/model", "import torch"),
+    ("runtime/tiers/aten", "import torch"),
     ("client", "import workloads"),
     ("client", "import measures.metrics"),
     ("runtime/bench", "import measures.metrics"),

@@ -28,11 +28,11 @@ def test_the_source_uses_no_banned_synonym() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("device_agent/loop.py", "phone_id = 1"),
-        ("device_agent/loop.py", "class TestRunRequest: pass"),
-        ("device_agent/loop.py", "def f(dut): pass"),
-        ("device_agent/loop.py", "self.page_table = {}"),
-        ("device_agent/loop.py", "import x as testbed"),
+        ("device_agent/loop/loop.py", "phone_id = 1"),
+        ("device_agent/loop/loop.py", "class TestRunRequest: pass"),
+        ("device_agent/loop/loop.py", "def f(dut): pass"),
+        ("device_agent/loop/loop.py", "self.page_table = {}"),
+        ("device_agent/loop/loop.py", "import x as testbed"),
         ("runtime/kv/page_table.py", ""),
     ],
 )
@@ -44,7 +44,7 @@ def test_a_banned_synonym_is_found(path: str, text: str) -> None:
     "text", ["iphone = 1", "x = library.phone", "f(phone=1)", "earphones = 2", "page_size_bytes = 4"]
 )
 def test_a_part_of_a_word_and_a_library_s_name_are_not_reported(text: str) -> None:
-    assert list(banned_synonyms(Source.parse("device_agent/loop.py", text), BANNED)) == []
+    assert list(banned_synonyms(Source.parse("device_agent/loop/loop.py", text), BANNED)) == []
 
 
 @pytest.mark.parametrize(

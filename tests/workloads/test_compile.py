@@ -1,6 +1,7 @@
 """Workload files become task graphs, and every mistake names its place."""
 
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from contract.rest import WorkloadRequest
 from contract.workload import CompiledWorkload, largest_sequence_tokens
 from workloads import Source, WorkloadError, catalogue, compile_request, compile_source
+from workloads.located import plain_value
 
 BUILT_IN = [view.name for view in catalogue()]
 
@@ -179,6 +181,156 @@ def test_something_that_is_no_workload_is_refused_with_its_file(text: str) -> No
 def test_a_file_too_large_or_too_deep_is_refused() -> None:
     assert "characters" in problem("x" * 1_000_001).problem
     assert "deeper" in problem("x: " + "[" * 64 + "]" * 64).problem
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: " + "[" * 900_000, "nested deeper"),
+        ("x: " + "[\n " * 200_000, "nested deeper"),
+        ("x:\n" + "- " * 400_000 + "a", "nested deeper"),
+        ("x: " + "{a: " * 200_000, "nested deeper"),
+        ("".join("\n" + " " * depth + "a:" for depth in range(500)), "nested deeper"),
+        ("x: [" + "a," * 400_000 + "]", "over 50000 values"),
+        ("x: " + "1" + "_" * 900_000 + "x", "is missing"),
+        ("x: " + "1" * 900_000, "is missing"),
+        ("? " * 400_000 + "a", "a key must be text"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_limit_is_looked_at_while_the_file_is_read_and_not_after(text: str, words: str) -> None:
+    started_s = time.process_time()
+    assert words in problem(text).problem
+    one_value_each_s = 50e-6
+    assert time.process_time() - started_s < 100_000 * one_value_each_s
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "010",
+        "0b11",
+        "1_000",
+        "1:30",
+        "190:20:30.15",
+        "yes",
+        "Off",
+        "ON",
+        "no",
+        ".inf",
+        "-.INF",
+        ".nan",
+    ],
+)
+def test_a_value_that_yaml_1_1_and_1_2_read_differently_is_refused_with_its_line(value: str) -> None:
+    error = problem(MINIMAL.replace("default: 8", f"default: {value}"))
+    assert (error.line, error.field) == (6, "parameters.words.default")
+    assert f"`{value}`" in error.problem
+    assert "write" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None), ("~", None), ("null", None), ("true", True), ("FALSE", False),
+        ("0", 0), ("-12", -12), ("0x1F", 31), ("1e3", 1000.0), (".5", 0.5), ("-0.25", -0.25), ("1.", 1.0),
+        ("y", "y"), ("2026-12-01", "2026-12-01"), ("12:30 sharp", "12:30 sharp"),
+        ("-", "-"), ("1.2.3", "1.2.3"),
+    ],
+)  # fmt: skip
+def test_plain_values_are_those_of_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
+    assert plain_value(text) == value
+    assert type(plain_value(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (("version: 1", "version: true"), 2, "integer"),
+        (("version: 1", 'version: "1"'), 2, "integer"),
+        (("version: 1", "version: 1.0"), 2, "integer"),
+        (("version: 1", "version: 99999999999999999999"), 2, "64 bits"),
+        (("version: 1", "version: 4000000000"), 2, "less than"),
+        (("version: 1", "version: 1e999"), 2, "too large"),
+        (("title: Tiny", "title: 3"), 3, "string"),
+        (("title: Tiny", "title: !!str Tiny"), 3, "tags"),
+        (("title: Tiny", "title: !!python/object:os.system x"), 3, "tags"),
+        (("title: Tiny", 'title: "a\\0b"'), 3, "NUL"),
+        (("title: Tiny", 'title: "\\ud800"'), 3, "surrogate"),
+        (("default: 8", "default: 8.5"), 6, "not of the kind integer"),
+        (("default: 8", "default: 65"), 6, "above the maximum"),
+        (("texts:", "sweep: {words: []}\ntexts:"), 7, "at least 1 item"),
+        (("texts:", "sweep: {words: [1, many]}\ntexts:"), 7, "not of the kind integer"),
+        (("texts:", "sweep: {word: [1]}\ntexts:"), 7, "no such parameter"),
+        (('{text: "Why?"}', "[]"), 8, "write `{text:"),
+        (("output_tokens: $words", "output_tokens: 200000"), 13, "131072"),
+        (("name: solo", "name: a{}"), 10, "is not a name"),
+        (("name: solo", "name: a{idx}"), 10, "is not a name"),
+        (
+            ("calls:\n", "calls:\n      - {input: {text: question}, output_tokens: 2, repeat: 1024}\n"),
+            10,
+            "1025",
+        ),
+        (("input: {text: question}", f"outputs_of: [{', '.join(['{agent: solo}'] * 300)}]"), 12, "246"),
+        (("question: {", f"{'q' * 65}: {{"), 8, "pattern"),
+        (("version: 1", "version: 1\n---\nx: 1"), 3, "second document"),
+    ],
+    ids=lambda change: change[1][:40] if isinstance(change, tuple) else None,
+)
+def test_what_passes_the_shape_and_not_the_contract_is_refused_with_its_line(
+    change: tuple[str, str], line: int, words: str
+) -> None:
+    error = problem(MINIMAL.replace(*change))
+    assert error.line == line
+    assert words in error.problem
+    assert len(str(error)) < 2000
+
+
+def test_what_all_texts_come_to_with_their_leads_is_bounded() -> None:
+    text = MINIMAL.replace("Why?", "x" * 900_000).replace("name: solo", "name: solo-{index}\n    count: 9")
+    error = problem(text.replace("text: question}", "text: question, lead: 'agent {index}'}"))
+    assert (error.line, error.field) == (13, "agents.0.calls.0.input")
+    assert "over 8000000 characters" in error.problem
+    assert "10000 characters" in problem(text.replace("n}", f"n, lead: {'x' * 10_001}}}")).problem
+
+
+def test_a_sweep_is_counted_before_it_is_built() -> None:
+    names = "abcd"
+    parameters = "\n".join(f"  {name}: {{kind: integer, default: 1, description: knob}}" for name in names)
+    values = ", ".join(map(str, range(64)))
+    sweep = "\n".join(f"  {name}: [{values}]" for name in names)
+    text = MINIMAL.replace("texts:", f"{parameters}\nsweep:\n{sweep}\ntexts:")
+    error = problem(text)
+    assert (error.line, error.problem) == (11, "the sweep has 16777216 cells, at most 128 are allowed")
+
+
+def test_what_all_cells_of_a_sweep_come_to_is_bounded() -> None:
+    text = MINIMAL.replace("output_tokens: $words", "output_tokens: $words\n        repeat: 1024").replace(
+        "texts:", f"sweep: {{words: {list(range(1, 65))}}}\ntexts:"
+    )
+    assert "over 16384 calls" in problem(text).problem
+    many = text.replace("name: solo", "name: solo-{index}\n    count: 256").replace("sweep: ", "# ")
+    assert "over 16384 calls" in problem(many).problem
+
+
+def test_an_agent_may_wait_for_the_one_of_its_own_number() -> None:
+    text = MINIMAL + "        after: [{agent: 'helper-{index}'}]\n"
+    text = text.replace("name: solo", "name: solo-{index}\n    count: 2")
+    text += (
+        "  - name: helper-{index}\n    count: 2\n    calls: [{input: {text: question}, output_tokens: 2}]\n"
+    )
+    waits = [plan.calls[0].after[0].agent for plan in compiled(text).agents[:2]]
+    assert waits == ["helper-1", "helper-2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(2**64, "64 bits"), (10**5000, "64 bits"), (["x"] * 100, "…"), ({"a": 1}, "kind")],
+    ids=["2**64", "5001 digits", "a list", "a mapping"],
+)
+def test_a_parameter_that_no_integer_column_holds_is_refused(value: object, words: str) -> None:
+    text = MINIMAL.replace("minimum: 1, maximum: 64, ", "")
+    assert words in problem(text, words=value).problem
 
 
 def test_an_unknown_workload_lists_the_known_ones_and_is_never_a_path() -> None:

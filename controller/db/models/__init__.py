@@ -1,5 +1,6 @@
 """Every table. `Row.metadata` is the schema that the migrations must make."""
 
+from contract.administration import TokenKind, TokenScope
 from controller.db.models.columns import (
     CompressedJson,
     NaiveDatetimeError,
@@ -16,14 +17,7 @@ from controller.db.models.facts import (
     SampleRow,
 )
 from controller.db.models.fleet import AgentRow, DeviceRow, DeviceTransitionRow
-from controller.db.models.people import (
-    AuditRow,
-    BlobRow,
-    IdempotencyKeyRow,
-    TokenKind,
-    TokenRow,
-    TokenScope,
-)
+from controller.db.models.people import AuditRow, BlobRow, EndedSessionRow, IdempotencyKeyRow, TokenRow
 from controller.db.models.upkeep import PeriodicMarkRow
 from controller.db.models.work import AttemptRow, ClaimRow, JobRow, LeaseRow, RunRow
 
@@ -38,6 +32,7 @@ __all__ = [
     "CompressedJson",
     "DeviceRow",
     "DeviceTransitionRow",
+    "EndedSessionRow",
     "EventBatchRow",
     "EventStreamRow",
     "IdempotencyKeyRow",

@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from contract.artifacts import ArtifactKind
 from contract.events import Stream
 from controller.db.models.columns import Row, RowNumber, UtcDateTime, WordText
 
@@ -96,6 +97,9 @@ class ArtifactRow(Row):
 
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.attempt_id"), primary_key=True)
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    kind: Mapped[ArtifactKind] = mapped_column(
+        WordText(ArtifactKind), default=ArtifactKind.OTHER, server_default=ArtifactKind.OTHER.value
+    )
     sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -78,4 +78,6 @@ class DeviceTransitionRow(Row):
     cause: Mapped[str] = mapped_column(String(48))
     to_state: Mapped[DeviceState] = mapped_column(WordText(DeviceState))
     detail: Mapped[str] = mapped_column(Text, default="")
+    principal: Mapped[str] = mapped_column(String(200), default="", server_default="")
+    """The person who decided it; empty where the farm did."""
     at: Mapped[datetime] = mapped_column(UtcDateTime)

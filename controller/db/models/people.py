@@ -1,29 +1,13 @@
 """Who may do what, what they did, and answers that a repeated request must get again."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, Index, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from contract.administration import TokenKind, TokenScope
 from controller.db.models.columns import Row, RowNumber, UtcDateTime, WordText
-
-
-class TokenKind(StrEnum):
-    """What a token lets its holder be."""
-
-    USER = "user"
-    AGENT = "agent"
-    ENROLMENT = "enrolment"
-
-
-class TokenScope(StrEnum):
-    """What a user's token allows, each including the one before; agents and enrolments have none."""
-
-    VIEWER = "viewer"
-    SUBMITTER = "submitter"
-    ADMIN = "admin"
 
 
 class TokenRow(Row):
@@ -40,7 +24,18 @@ class TokenRow(Row):
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """When an enrolment token was exchanged: it works once."""
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Coarse: written at most once in LAST_USE_STEP."""
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class EndedSessionRow(Row):
+    """A browser's session that its person has ended, by the digest of its cookie, until it expires anyway."""
+
+    __tablename__ = "ended_sessions"
+
+    cookie_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
 
 class IdempotencyKeyRow(Row):

@@ -13,8 +13,8 @@ from client.errors import InfrastructureError, UsageError
 from client.trace.attempt_trace import WrittenTrace, write_events, write_trace
 from contract.events import Event, Stream, parse_event
 from contract.workload import AgentPlan, Call, Segment, SegmentPart
-from runtime.engine.cli import main
-from runtime.engine.emit import stream_of
+from runtime.measured.cli import main
+from runtime.measured.emit import stream_of
 from tests.client.conftest import AddRun
 from tests.client.trace.read_trace import ReadTrack, read_trace
 from tests.fakes.attempt_specs import attempt_folder, attempt_spec, shared_prefix, workload

@@ -14,6 +14,7 @@ from sqlalchemy.pool import QueuePool
 from ulid import ULID
 
 from contract.agent_api import EventBatchHeader, Lease
+from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT
 from contract.problems import Problem
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
@@ -81,6 +82,18 @@ async def send(agent: FakeAgent, lease: Lease, body: bytes, encoding: str = "gzi
 async def put(agent: FakeAgent, path: str, **options: Any) -> httpx.Response:
     async with agent.farm.client(agent.token) as client:
         return await client.put(path, **options)
+
+
+async def put_file(agent: FakeAgent, lease: Lease, name: str, content: bytes, **said: Any) -> httpx.Response:
+    """Upload a file as an honest device agent does, unless told otherwise."""
+    query = {
+        "fence": lease.fence,
+        "kind": "runtime_log",
+        "sha256": hashlib.sha256(content).hexdigest(),
+        **said,
+    }
+    path = f"/device-agent/attempts/{lease.attempt_id}/artifacts/{name}"
+    return await put(agent, path, params=query, content=content)
 
 
 def problem(response: httpx.Response) -> tuple[int, str]:
@@ -202,11 +215,34 @@ async def test_what_a_result_lacks_is_named(agent: FakeAgent, lease: Lease) -> N
     missing = await put(agent, path, json=result(lease, artifacts=[reference]))
     assert problem(missing) == (409, "artifacts-missing")
     assert missing.json()["missing"] == ["crash"]
-    kept = await put(agent, f"/device-agent/attempts/{lease.attempt_id}/artifacts/crash", content=content)
-    assert kept.json() == reference
-    other = await put(agent, f"/device-agent/attempts/{lease.attempt_id}/artifacts/crash", content=b"other")
-    assert problem(other) == (409, "artifact-conflict")
+    assert (await put_file(agent, lease, "crash", content)).json() == reference
+    assert problem(await put_file(agent, lease, "crash", b"other")) == (409, "artifact-conflict")
     assert (await put(agent, path, json=result(lease, artifacts=[reference]))).json()["state"] == "succeeded"
+
+
+async def test_a_file_is_refused_by_a_wrong_fence_and_by_a_wrong_digest(
+    agent: FakeAgent, lease: Lease
+) -> None:
+    assert problem(await put_file(agent, lease, "log", b"x", fence=lease.fence + 1)) == (409, "fenced")
+    assert problem(await put_file(agent, lease, "log", b"x", sha256="0" * 64)) == (422, "validation")
+    assert problem(await put_file(agent, lease, "Log", b"x")) == (422, "validation")
+    assert problem(await put_file(agent, lease, "log", b"x", kind="picture")) == (422, "validation")
+
+
+async def test_after_the_result_no_file_is_taken_but_a_repetition_is_answered(
+    agent: FakeAgent, lease: Lease
+) -> None:
+    await send(agent, lease, batch(lease, control_lines(lease.attempt_id, 3)))
+    kept = await put_file(agent, lease, "log", b"x")
+    await put(agent, f"/device-agent/attempts/{lease.attempt_id}/result", json=result(lease))
+    assert problem(await put_file(agent, lease, "late", b"x")) == (409, "attempt-sealed")
+    assert (await put_file(agent, lease, "log", b"x")).json() == kept.json()
+
+
+async def test_an_attempt_has_at_most_so_many_files(agent: FakeAgent, lease: Lease) -> None:
+    for number in range(MAX_ARTIFACTS_PER_ATTEMPT):
+        assert (await put_file(agent, lease, f"log-{number}", b"x")).status_code == 200
+    assert problem(await put_file(agent, lease, "one-more", b"x")) == (409, "too-many-artifacts")
 
 
 async def test_too_large_is_refused_before_and_after_unpacking(agent: FakeAgent, lease: Lease) -> None:

@@ -1,18 +1,20 @@
 """Jobs, attempts, devices, catalogue, enrolment and the service about itself, over HTTP."""
 
+import hashlib
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from contract.administration import NewToken
+from contract.artifacts import ArtifactList
 from contract.health import Health
 from contract.metrics import METRICS
 from contract.problems import Problem
 from contract.rest import (
     AttemptView,
-    DeviceList,
+    DevicePage,
     DeviceView,
-    EnrollmentToken,
     EventsPage,
     JobExplanation,
     JobView,
@@ -103,7 +105,7 @@ async def test_what_is_not_there_is_said_so(farm: Farm, path: str, code: str) ->
 async def test_devices_are_listed_with_the_attempt_that_has_them(lab: Lab) -> None:
     await lab.submit()
     lease = await lab.claim()
-    (device,) = DeviceList.model_validate(await lab.get("/v1/devices")).devices
+    (device,) = DevicePage.model_validate(await lab.get("/v1/devices")).devices
     assert (device.device_id, device.state) == ("host-1", DeviceState.LEASED)
     assert (device.attempt_id, device.fence) == (lease.attempt_id, lease.fence)
     assert DeviceView.model_validate(await lab.get("/v1/devices/host-1")) == device
@@ -148,7 +150,7 @@ async def test_workloads_and_metrics_are_listed(lab: Lab) -> None:
 async def test_an_enrolment_token_works_once(farm: Farm) -> None:
     created = await _act(farm, "/v1/enrollment-tokens", {"name": "shelf 3", "valid_s": 60})
     assert created.status_code == 201
-    token = EnrollmentToken.model_validate(created.json()).token
+    token = NewToken.model_validate(created.json()).token
     async with farm.client(token) as client:
         first = await client.post("/device-agent/enroll", json={"agent_name": "lab-1"})
         second = await client.post("/device-agent/enroll", json={"agent_name": "lab-2"})
@@ -187,3 +189,35 @@ async def test_the_document_of_the_api_is_served_to_those_who_may_read(farm: Far
     async with farm.client("viewer") as client:
         document = (await client.get("/v1/openapi.json")).json()
     assert "/v1/runs/{run_id}/comparison" in document["paths"]
+
+
+# --- artifacts
+
+
+async def test_a_run_lists_its_files_and_a_person_saves_them(lab: Lab) -> None:
+    run = await lab.submit()
+    lease = await lab.claim()
+    content = b"<script>alert(1)</script>\n"
+    await lab.agent.put_artifact(lease, "runtime.log", content)
+    listed = ArtifactList.model_validate(await lab.get(f"/v1/runs/{run.run_id}/artifacts"))
+    (file,) = listed.artifacts
+    assert (file.attempt_id, file.name, file.kind) == (lease.attempt_id, "runtime.log", "runtime_log")
+    assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    async with lab.farm.client("viewer") as client:
+        answer = await client.get(f"/v1/attempts/{lease.attempt_id}/artifacts/runtime.log")
+    assert answer.content == content
+    # Whatever a program on a device wrote, no browser makes a page of it.
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith("attachment;")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+async def test_a_file_that_is_not_there_is_said_so(lab: Lab) -> None:
+    await lab.submit()
+    lease = await lab.claim()
+    async with lab.farm.client("viewer") as client:
+        missing = await client.get(f"/v1/attempts/{lease.attempt_id}/artifacts/runtime.log")
+        outside = await client.get(f"/v1/attempts/{lease.attempt_id}/artifacts/..%2F..%2Fadmin-token")
+    assert (missing.status_code, missing.json()["code"]) == (404, "artifact-not-found")
+    assert outside.status_code in (404, 422)

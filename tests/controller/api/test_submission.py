@@ -14,6 +14,18 @@ pytestmark = pytest.mark.anyio
 
 SOURCE_WITH_A_MISTAKE = "workload: mine\nversion: 1\ntitle: Mine\ndescription: x\nagentz: []\n"
 
+ONE_TOKEN = """\
+workload: one-token
+version: 1
+title: One token an answer
+description: A classifier answers with one token.
+chat: plain
+texts: {q: {text: "Is the light red or green? "}}
+agents:
+  - name: a-{index}
+    count: 3
+    calls: [{input: {text: q}, output_tokens: 1, ignore_end: true}]
+"""
 SOURCE_TOO_LARGE = """\
 workload: large
 version: 1
@@ -65,6 +77,36 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "validation",
         "/gate/metrics/1",
         "no ratio",
+    ),
+    "a gap between tokens of one": (
+        {"gate": {"metrics": ["wall_s", "tpot_ms"]}, "workload": {"source": ONE_TOKEN}},
+        "validation",
+        "/gate/metrics/1",
+        "raise output_tokens",
+    ),
+    "blocks of an arm without a pool": (
+        {"gate": {"metrics": ["kv_blocks_peak"]}},
+        "validation",
+        "/gate/metrics/0",
+        "compare with serial_cached",
+    ),
+    "headroom without a limit": (
+        {"gate": {"metrics": ["min_headroom_mb"]}},
+        "validation",
+        "/gate/metrics/0",
+        "set engine.memory_limit_bytes",
+    ),
+    "a floor that passes everything": (
+        {"gate": {"floor_percent": {"wall_s": 100}}},
+        "validation",
+        "/gate/floor_percent/wall_s",
+        "less than 100",
+    ),
+    "a level that no pairs can reach": (
+        {"gate": {"alpha": 1e-9}},
+        "validation",
+        "/gate/alpha",
+        "greater than or equal to 0.0001",
     ),
     "a metric named twice": (
         {"gate": {"metrics": ["wall_s", "ttft_ms", "wall_s"]}},

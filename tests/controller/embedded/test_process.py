@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from contract.rest import DeviceList
+from contract.rest import DevicePage
 from controller.embedded import EXIT_USAGE, main
 
 START_DEADLINE_S = 90.0
@@ -159,7 +159,7 @@ def test_its_agent_brings_this_machine_and_goes_down_with_it(start: Start) -> No
     children = psutil.Process(embedded.process.pid).children
 
     def devices() -> list[Any]:
-        return DeviceList.model_validate(embedded.get("/v1/devices").json()).devices
+        return DevicePage.model_validate(embedded.get("/v1/devices").json()).devices
 
     _wait(lambda: bool(devices()), START_DEADLINE_S)
     (agent,) = children()

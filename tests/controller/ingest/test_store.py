@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from contract.agent_api import Lease
+from contract.artifacts import ArtifactKind, ArtifactUpload
 from contract.events import Stream
 from contract.failures import FailureReason
 from controller.db.events import ArtifactRepository, EventRepository
@@ -21,7 +22,7 @@ from controller.errors import (
     SeqConflictError,
     StreamSealedError,
 )
-from controller.ingest.artifacts import store_artifact
+from controller.ingest.artifacts import Artifact, store_artifact
 from tests.controller.farm import Farm, control_lines, opening
 
 
@@ -178,8 +179,10 @@ def test_whatever_is_sent_in_whatever_order_what_is_stored_is_1_to_n(data: st.Da
 
 
 def keep(farm: Farm, agent: str, lease: Lease, name: str, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    said = ArtifactUpload(fence=lease.fence, kind=ArtifactKind.CRASH_REPORT, sha256=digest)
     with farm.unit_of_work() as work:
-        return store_artifact(work, agent, lease.attempt_id, name, content).sha256
+        return store_artifact(work, agent, Artifact(lease.attempt_id, name, said, content)).sha256
 
 
 def test_an_artifact_is_kept_by_name_and_its_content_once(farm: Farm, agent: str, lease: Lease) -> None:

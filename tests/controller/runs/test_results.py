@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import zstandard
 from sqlalchemy import delete, func, select, update
 
 from contract.agent_api import Lease
@@ -11,7 +12,8 @@ from contract.failures import FAILURES, FailureReason
 from contract.rest import GateView, RunReport, RunView
 from contract.states import GateExit, RunOutcome, RunState
 from controller.db.events import SampleRepository
-from controller.db.models import AttemptSummaryRow, JobRow, SampleRow
+from controller.db.models import AttemptSummaryRow, EventBatchRow, JobRow, SampleRow
+from controller.db.runs import RunRepository
 from controller.protocol.sweep import sweep
 from controller.runs.reports import conclude_if_due
 from controller.runs.results import summarise
@@ -130,6 +132,38 @@ async def test_events_that_contradict_each_other_give_a_failure_and_no_figure(la
     assert "events_invalid: trial 1 started twice" in device.failures[0]
     assert device.arms["paged"].metrics == {}
     assert (report.gate.exit_code, report.outcome) == (GateExit.INFRASTRUCTURE, RunOutcome.INFRA_ERROR)
+
+
+async def test_a_run_that_cannot_be_judged_answers_and_keeps_no_other_run_from_its_verdict(lab: Lab) -> None:
+    poisoned, sound = await lab.submit(), await lab.submit()
+    with lab.farm.context.unit_of_work() as work:
+        # Version 0.1 took a floor of 100 %.
+        row = RunRepository(work.session).get(poisoned.run_id)
+        row.request = {**row.request, "gate": {**row.request["gate"], "floor_percent": {"wall_s": 100}}}
+    for _ in range(2):
+        await lab.carry_out(await lab.claim())
+    report = await _report(lab, poisoned)
+    assert report.gate.exit_code is GateExit.INFRASTRUCTURE
+    assert "floor_percent: 100 is not in [0, 100)" in report.gate.reason
+    gate = await lab.get(f"/v1/runs/{poisoned.run_id}/gate")
+    assert gate == report.gate.model_dump(mode="json")
+    assert (await _report(lab, sound)).outcome is RunOutcome.PASSED
+
+
+async def test_stored_lines_that_the_contract_no_longer_takes_give_a_report_that_says_so(lab: Lab) -> None:
+    run = await lab.submit()
+    lease = await lab.claim()
+    await lab.carry_out(lease)
+    line = b'{"seq":1,"t_mono_ns":1,"type":"of_another_version"}\n'
+    with lab.farm.context.unit_of_work() as work:
+        compressed = zstandard.ZstdCompressor().compress(line)
+        work.session.execute(delete(AttemptSummaryRow))
+        work.session.execute(
+            update(EventBatchRow).values(lines_zstd=compressed, last_seq=EventBatchRow.first_seq)
+        )
+    report = await _report(lab, run)
+    assert "events_invalid" in report.devices[0].failures[0]
+    assert (await lab.get(f"/v1/runs/{run.run_id}/live"))["series"] == []
 
 
 async def test_a_failed_attempt_is_reported_with_what_to_try(lab: Lab) -> None:

@@ -120,7 +120,7 @@ def test_a_device_without_a_completed_trial_still_has_a_page() -> None:
         "verdicts": [],
         "reading": [],
         "sample_texts": [],
-        "conditions": {},
+        "conditions": None,
     }
     text = _text(arms=bare, wall_reduction_percent=None, speedup=None, **nothing)
     assert "No pair has a completed trial" in text

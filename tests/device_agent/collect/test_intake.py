@@ -11,7 +11,7 @@ from contract.failures import FailureReason
 from device_agent.collect.framing import TooLong
 from device_agent.collect.intake import Intake, LinkBrokenError
 from device_agent.collect.spool import Spool
-from device_agent.errors import SpoolFullError
+from device_agent.floor.errors import SpoolFullError
 from tests.fakes.lines import ATTEMPT_ID, line, opened
 
 C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.DEVICE_AGENT

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from contract.events import HostSampled, SpoolDropped, parse_event
 from contract.events.envelope import Stream
 from device_agent.collect.spool import Arrivals, Spool
-from device_agent.errors import SpoolBehindError, SpoolFullError
+from device_agent.floor.errors import SpoolBehindError, SpoolFullError
 from tests.fakes.lines import arrived, line
 
 C, S, L, A = Stream.CONTROL, Stream.SAMPLES, Stream.LOG, Stream.DEVICE_AGENT

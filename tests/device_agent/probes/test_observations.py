@@ -6,8 +6,8 @@ from pathlib import Path
 from contract.events import BatterySampled, EventEnvelope, MemorySampled, ThermalSampled
 from contract.events.envelope import Stream
 from device_agent.collect.spool import Spool
-from device_agent.devices.port import Observation
 from device_agent.probes.observations import record_observations
+from device_agent.targets.port import Observation
 
 
 class Seen:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.floor.redaction import Redactor
 from device_agent.recording.plaintext import (
     ENV_PLAINTEXT_FOLDER,
     ENV_SECRETS_FILE,
@@ -17,7 +18,6 @@ from device_agent.recording.plaintext import (
     sink_from_environment,
 )
 from device_agent.recording.recorder import KEPT_BACK_BYTES, MAX_HELD_BYTES, Limits, Recorder
-from device_agent.recording.redaction import Redactor
 from device_agent.recording.transcript import (
     TranscriptError,
     conversations,

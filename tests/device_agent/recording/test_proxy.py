@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.floor.redaction import Redactor
 from device_agent.recording.proxy import ListenError, ProxySettings, RecordingProxy
 from device_agent.recording.recorder import Counts, Limits, Recorder
-from device_agent.recording.redaction import Redactor
 from device_agent.recording.transcript import Frame, conversations, read_lines
 from tests.fakes.usbmuxd import (
     APP_PORT,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contract.virtual_devices import FAULTS, checked_options
-from device_agent.virtual.faults import PLAYERS
+from device_agent.virtual.faults.faults import PLAYERS
 from tests.device_agent.virtual.fleet import Fleet
 
 

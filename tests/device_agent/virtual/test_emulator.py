@@ -14,8 +14,8 @@ import pytest
 from contract.ios_app import BUNDLE_ID
 from contract.virtual_devices import SOCKET_VARIABLE
 from device_agent.virtual.__main__ import run as run_command
-from device_agent.virtual.catalogue import model_of, parse_version
-from device_agent.virtual.record import new_record
+from device_agent.virtual.device.catalogue import model_of, parse_version
+from device_agent.virtual.device.record import new_record
 from tests.device_agent.virtual.fleet import DEADLINE_S, Fleet, running, short_folder
 from tests.device_agent.virtual.mobile_client import (
     documents_of,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contract.events import EVENT_ADAPTER, Event, KvSampled
 from measures.facts.attempt import ImpossibleEventsError
-from measures.facts.block_ledger import BlockLedger, used_blocks
+from measures.facts.block_ledger import BlockLedger, PeakReader
 
 
 def _event(kind: str, at_ns: int = 0, agent: str = "a1", **fields: Any) -> Event:
@@ -19,13 +19,13 @@ def _event(kind: str, at_ns: int = 0, agent: str = "a1", **fields: Any) -> Event
     )
 
 
-def _sample(at_ns: int) -> KvSampled:
+def _sample(at_ns: int, used: int) -> KvSampled:
     event = EVENT_ADAPTER.validate_python(
         {"type": "kv_sampled", "seq": 1, "t_mono_ns": at_ns, "trial": 1}
         | dict.fromkeys(
-            ("blocks_total", "blocks_used", "blocks_cached", "blocks_free", "sequences_running"), 0
+            ("blocks_total", "blocks_cached", "blocks_free", "sequences_running", "sequences_waiting"), 0
         )
-        | {"sequences_waiting": 0}
+        | {"blocks_used": used}
     )
     assert isinstance(event, KvSampled)
     return event
@@ -67,13 +67,37 @@ def test_a_trace_that_cannot_be_is_refused(events: list[tuple[str, dict[str, Any
         ledger.apply(last)
 
 
-def test_use_is_read_off_at_the_time_of_each_sample() -> None:
-    trace = [
-        _event("blocks_allocated", 10, blocks=[1]),
-        _event("blocks_allocated", 20, blocks=[2]),
-        _event("blocks_released", 30, blocks=[1, 2]),
-    ]
-    assert used_blocks(trace, [_sample(5), _sample(10), _sample(25), _sample(40)]) == [0, 1, 2, 0]
+TRACE = [
+    _event("blocks_allocated", 10, blocks=[1]),
+    _event("blocks_allocated", 20, blocks=[2, 3]),
+    _event("blocks_released", 30, blocks=[1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(
+    ("samples", "peak"),
+    [
+        ({}, 3),
+        ({5: 0, 10: 1, 40: 0}, 3),
+        ({5: 0, 10: 1, 25: 3, 30: 0}, 3),
+        ({25: 4}, None),
+        ({40: 1}, None),
+    ],
+)
+def test_the_peak_is_that_of_the_trace_if_it_fits_every_sample(
+    samples: dict[int, int], peak: int | None
+) -> None:
+    reader = PeakReader([_sample(at_ns, used) for at_ns, used in samples.items()])
+    for event in TRACE:
+        reader.apply(event)
+    assert reader.result() == peak
+
+
+def test_a_trace_that_lost_events_has_no_peak() -> None:
+    reader = PeakReader([])
+    for event in TRACE[1:]:
+        reader.apply(event)
+    assert reader.result() is None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["share", "release"]), st.integers(0, 3), st.integers(0, 5))))

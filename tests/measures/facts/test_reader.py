@@ -132,7 +132,7 @@ def test_a_retry_is_a_call_of_its_own_and_the_failure_stays() -> None:
     first, second = facts.trials[0].calls
     assert first.failed is not None
     assert second.finished is not None
-    assert [mishap.reason for mishap in facts.mishaps] == [FailureReason.NON_FINITE_LOGITS]
+    assert [note.reason for note in facts.failure_notes] == [FailureReason.NON_FINITE_LOGITS]
 
 
 def test_a_preempted_call_left_the_queue_when_it_was_admitted_first() -> None:
@@ -183,5 +183,5 @@ def test_what_went_wrong_is_collected_from_all_streams() -> None:
         process_name="app",
     )
     story.add(Stream.DEVICE_AGENT, "app_crashed", signal=11)
-    reasons = [mishap.reason for mishap in attempt_facts(story.events).mishaps]
+    reasons = [note.reason for note in attempt_facts(story.events).failure_notes]
     assert reasons == [FailureReason.MODEL_CORRUPT, FailureReason.JETSAM, FailureReason.APP_CRASH]

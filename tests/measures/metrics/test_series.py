@@ -43,6 +43,28 @@ def test_a_line_without_a_point_is_left_out() -> None:
     assert live_series({}, attempt_facts({})) == []
 
 
+@pytest.mark.parametrize("jump_s", [10**6, 2**31, (2**63 - 1) // 10**9 - 10])
+def test_a_clock_that_jumps_makes_no_more_points_than_a_figure_can_show(jump_s: int) -> None:
+    story = AttemptStory()
+    calls = [CallStory(token_ms=(100, 200, 300, jump_s * 1e3))]
+    story.trial(TrialStory(1, "paged", 1, calls=calls, finished_ms=None))
+    points = _series(story)["output tokens per second"].points
+    assert len(points) <= MAX_POINTS
+    assert (points[0].t_s, points[0].value) == (0.0, 3.0)
+    assert sum(point.value for point in points) == 4.0
+
+
+@given(st.lists(st.integers(0, 5_000), min_size=1, max_size=60))
+def test_many_windows_keep_their_busiest_in_their_order(seconds: list[int]) -> None:
+    story = AttemptStory()
+    tokens = sorted(second * 1e3 for second in seconds)
+    story.trial(TrialStory(1, "paged", 1, calls=[CallStory(token_ms=tokens)], finished_ms=None))
+    points = _series(story)["output tokens per second"].points
+    assert len(points) <= MAX_POINTS
+    assert [point.t_s for point in points] == sorted({point.t_s for point in points})
+    assert max(point.value for point in points) == max(seconds.count(second) for second in seconds)
+
+
 @given(st.lists(st.floats(0, 1e6), max_size=3 * MAX_POINTS))
 def test_thinning_keeps_the_peak_and_the_order(values: list[float]) -> None:
     points = [Point(t_s=float(second), value=value) for second, value in enumerate(values)]

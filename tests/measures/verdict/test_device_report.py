@@ -9,32 +9,26 @@ from contract.failures import FAILURES, FailureReason
 from contract.jobs import TrialSpec
 from contract.rest import DeviceReportView
 from contract.states import TargetKind
-from measures.facts.attempt import Mishap
-from measures.verdict.device_report import MAX_SAMPLE_TEXT_CHARACTERS, DeviceIdentity, device_report
+from measures.facts.attempt import FailureNote
+from measures.verdict.device_report import MAX_SAMPLE_TEXT_CHARACTERS, device_report
 from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdicts
 from tests.fakes.attempt_story import AttemptStory, CallStory
+from tests.fakes.identity import HOST
 from tests.fakes.paired_attempt import comparison_plan, measured, paired_story
 
-IDENTITY = DeviceIdentity(
-    job_id="job_01J00000000000000000000000",
-    variant="",
-    device_id="host-1",
-    device_model="now another model",
-    os_version="9",
-    kind=TargetKind.HOST,
-    virtual=False,
-)
 PLAN = comparison_plan()
 
 
 def _report(
-    story: AttemptStory, plan: ComparisonPlan = PLAN, failure: Mishap | None = None
+    story: AttemptStory, plan: ComparisonPlan = PLAN, failure: FailureNote | None = None
 ) -> DeviceReportView:
     return _report_of(measured(story), plan, failure)
 
 
-def _report_of(result: Measured, plan: ComparisonPlan, failure: Mishap | None = None) -> DeviceReportView:
-    return device_report(IDENTITY, plan, result, verdicts(plan, result), failure)
+def _report_of(
+    result: Measured, plan: ComparisonPlan, failure: FailureNote | None = None
+) -> DeviceReportView:
+    return device_report(HOST, plan, result, verdicts(plan, result), failure)
 
 
 def test_each_arm_has_its_medians_over_measured_trials() -> None:
@@ -70,12 +64,13 @@ def test_there_is_no_reading_against_an_arm_that_is_not_serial() -> None:
 def test_the_device_is_the_one_that_was_measured_not_what_it_is_now() -> None:
     report = _report(paired_story(PLAN))
     assert (report.device_model, report.os_version) == ("testhost", "6.1")
-    assert report.conditions["dtype"] == "float32"
+    assert report.conditions is not None
+    assert report.conditions.dtype == "float32"
 
 
 def test_an_emulated_device_is_not_named_after_the_machine_that_emulates_it() -> None:
     result = measured(paired_story(PLAN))
-    emulated = replace(IDENTITY, kind=TargetKind.VIRTUAL, virtual=True, device_model="iPhone17,1")
+    emulated = replace(HOST, kind=TargetKind.VIRTUAL, virtual=True, device_model="iPhone17,1")
     report = device_report(emulated, PLAN, result, verdicts(PLAN, result), None)
     assert (report.device_model, report.os_version, report.virtual) == ("iPhone17,1", "9", True)
 
@@ -109,7 +104,7 @@ def test_each_kind_of_failure_is_told_once_with_what_to_try() -> None:
             **{"trial": 1, "agent": "a1", "call": 0},
             **{"position": position, "expected_token": 1, "found_token": 2},
         )
-    report = _report(story, failure=Mishap(FailureReason.APP_CRASH, "signal 11", is_end=True))
+    report = _report(story, failure=FailureNote(FailureReason.APP_CRASH, "signal 11", is_end=True))
     crash, contamination = report.failures
     assert crash == f"app_crash: signal 11. What to try: {FAILURES[FailureReason.APP_CRASH].advice}"
     assert contamination.startswith("contamination (2 times): agent a1, position 7: ")
@@ -124,7 +119,7 @@ def test_an_end_that_repeats_its_cause_is_not_counted_and_the_cause_says_what_ha
     story.control("agent_finished", trial=1, agent="a1", status="failed", retries=0, **reason)
     story.control("trial_finished", 5, trial=1, status="failed", **reason)
     story.control("runtime_finished", 6, status="failed", detail="trial 1: an agent failed", **reason)
-    end = Mishap(FailureReason.CONTEXT_OVERFLOW, "the runtime said that it failed", is_end=True)
+    end = FailureNote(FailureReason.CONTEXT_OVERFLOW, "the runtime said that it failed", is_end=True)
     (failure,) = _report(story, failure=end).failures
     assert failure.startswith("context_overflow: agent a1, call 0: 600 tokens do not fit 512. What to try: ")
 

@@ -1,18 +1,16 @@
 """A tiny model, a small form of the work, and a machine whose others are as busy as a test wants."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
-import torch
 
 from contract.bench import BenchRequest
 from contract.rest import WorkloadRequest
 from contract.workload import CompiledWorkload
-from tests.fakes.tiny_model import save_tiny_model
 from workloads import compile_request
 
 SMALL = {
@@ -24,19 +22,6 @@ SMALL = {
     "generated_tokens": 6,
 }
 MakeRequest = Callable[..., BenchRequest]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 def small_work(**params: int) -> CompiledWorkload:

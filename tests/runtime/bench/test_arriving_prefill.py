@@ -2,19 +2,14 @@
 
 import pytest
 
-from contract.events import TrialStarted
 from runtime.bench.arriving_prefill import ARRIVING, DECODING, arriving_prefill, worst_gap_vs_median_itl
 from runtime.bench.trial_events import TrialEvents
+from tests.fakes.trial_facts import trial_facts
 
 
 def told(decoding_ms: list[int], read_ms: list[int]) -> TrialEvents:
-    trial = TrialEvents(TrialStarted(seq=1, t_mono_ns=0, trial=1, arm="paged", pair=1, warmup=False))
-    trial.token_ns = {
-        (DECODING, 0): [ms * 1_000_000 for ms in decoding_ms],
-        (ARRIVING, 0): [1],
-        (ARRIVING, 1): [ms * 1_000_000 for ms in read_ms],
-    }
-    return trial
+    token_ms = {(DECODING, 0): decoding_ms, (ARRIVING, 0): [1], (ARRIVING, 1): read_ms}
+    return TrialEvents(trial_facts(token_ms))
 
 
 def test_the_longest_gap_is_told_against_the_median() -> None:

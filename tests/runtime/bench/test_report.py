@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 from contract.bench import BenchReport, BenchRequest
-from contract.events import TrialStarted
 from runtime.bench.cli import measure_request
 from runtime.bench.report import counted_runs
 from runtime.bench.session import Run
 from runtime.bench.trial_events import TrialEvents
+from tests.fakes.trial_facts import trial_facts
 from tests.runtime.bench.conftest import FakeMachine, MakeRequest
 
 
 def run_of(others: float, number: int) -> Run:
-    started = TrialStarted(seq=1, t_mono_ns=number, trial=1, arm="paged", pair=1, warmup=False)
-    return Run("paged", number, TrialEvents(started), others)
+    return Run("paged", number, TrialEvents(trial_facts({}, started_ns=number)), others)
 
 
 def test_the_least_disturbed_runs_count_in_the_order_in_which_they_ran() -> None:

@@ -10,8 +10,8 @@ from contract.bench import BenchRequest
 from runtime.bench.recording import WITHOUT_EVENTS
 from runtime.bench.report import wanted_runs
 from runtime.bench.session import BenchSession, Measured
-from runtime.engine.errors import CancelledError
 from runtime.errors import BadAttemptSpecError, ContextOverflowError
+from runtime.measured.errors import CancelledError
 from tests.runtime.bench.conftest import FakeMachine, MakeRequest, small_work
 
 
@@ -62,10 +62,10 @@ def test_a_run_without_events_has_a_wall_time_and_nothing_else(
 ) -> None:
     measured = measure(make_request_for(repeats={"paged": 1}), tmp_path)
     with_events, without = measured.runs
-    assert with_events.events.token_ns
+    assert with_events.events.facts.calls
     assert without.arm == WITHOUT_EVENTS
-    assert without.events.finished is not None
-    assert (without.events.token_ns, without.events.calls, without.events.decode_steps) == ({}, {}, [])
+    assert without.events.facts.completed
+    assert (without.events.facts.calls, without.events.decode_steps) == ((), [])
 
 
 def test_a_session_that_is_asked_to_stop_measures_nothing_more(

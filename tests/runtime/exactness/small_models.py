@@ -9,9 +9,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from runtime.model.llama import LlamaModel
-from runtime.model.loader import load_model
 from runtime.model.numeric import Placement
-from runtime.model.tiers import choose_tier
+from runtime.tiers.choice import choose_tier
+from tests.fakes.loaded_model import load_model
 from tests.fakes.tiny_model import CONTEXT_TOKENS, POISON, save_tiny_model
 
 FAMILIES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}

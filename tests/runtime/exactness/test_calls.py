@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from contract.failures import FailureReason
-from runtime.engine.arm import CallBroke, CallDone, StepRan
+from runtime.engine.generator import CallBroke, CallDone, StepRan
 from runtime.errors import PoolTooSmallError
 from runtime.schedule.config import SchedulerConfig
 from runtime.schedule.pace import MIN_TOKENS

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.failures import FailureReason
-from runtime.engine.arm import Admitted, CallBroke, CallDone, StepRan
-from runtime.engine.graph import CallKey
+from runtime.engine.generator import Admitted, CallBroke, CallDone, CallKey, StepRan
 from runtime.schedule.config import SchedulerConfig
 from runtime.schedule.sequence import RUNNING
 from tests.runtime.exactness.small_models import FAMILIES, POISON_ID, tiers

@@ -7,15 +7,14 @@ import torch
 from transformers import GPT2Tokenizer, PreTrainedModel, PreTrainedTokenizerBase, Qwen2Tokenizer
 
 from contract.workload import Sampling
-from runtime.engine.arm import Arm, CallDone, CallRequest
-from runtime.engine.engine import PagedArm, PagedSetup
-from runtime.engine.graph import CallKey
-from runtime.engine.serial import ContiguousArm
-from runtime.engine.trace import TraceObserver
+from runtime.engine.contiguous import ContiguousEngine
+from runtime.engine.generator import CallDone, CallKey, CallRequest, Generator
+from runtime.engine.paged import PagedEngine, PagedSetup
+from runtime.measured.trace import TraceObserver
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
-from runtime.model.loader import LoadedModel, load_model
 from runtime.schedule.config import SchedulerConfig
+from tests.fakes.loaded_model import LoadedModel, load_model
 from tests.runtime.exactness.event_ledger import EventLedger
 from tests.runtime.model import tiny_models
 from tests.runtime.model.test_tokenizer import TEXTS, in_transformers
@@ -94,10 +93,10 @@ def test_greedy_tokens_of_every_arm_are_those_of_transformers(
     loaded: LoadedModel, family_and_format: tuple[str, str], arm_name: str
 ) -> None:
     model = loaded.model
-    arm: Arm = ContiguousArm(model, 64, 16)
+    arm: Generator = ContiguousEngine(model, 64, 16)
     if arm_name == "paged":
         setup = PagedSetup(24, 16, SchedulerConfig(), contamination_check=True)
-        arm = PagedArm(model, setup, TraceObserver(EventLedger(), 1))
+        arm = PagedEngine(model, setup, TraceObserver(EventLedger(), 1))
     for number, prompt in enumerate(PROMPTS):
         key = CallKey(f"agent{number}", 0)
         arm.submit(CallRequest(key, tuple(prompt), OUTPUT_TOKENS, frozenset(), Sampling(), 5))

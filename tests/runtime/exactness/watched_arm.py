@@ -9,12 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from contract.workload import Sampling
-from runtime.engine.arm import CallBroke, CallDone, CallRequest, Fact
-from runtime.engine.engine import PagedArm, PagedSetup
-from runtime.engine.graph import CallKey
-from runtime.engine.serial import ContiguousArm
-from runtime.engine.trace import TraceObserver
+from runtime.engine.contiguous import ContiguousEngine
+from runtime.engine.generator import CallBroke, CallDone, CallKey, CallRequest, Fact
+from runtime.engine.paged import PagedEngine, PagedSetup
 from runtime.kv.observer import NO_HOLDER
+from runtime.measured.trace import TraceObserver
 from runtime.model.forward_batch import ForwardBatch
 from runtime.model.llama import LlamaModel
 from runtime.model.paged_kv import PagedKV
@@ -80,7 +79,7 @@ class WatchedArm:
         setup = PagedSetup(
             arrangement.blocks, arrangement.block_tokens, arrangement.config, contamination_check=True
         )
-        self.arm = PagedArm(model, setup, trace)
+        self.arm = PagedEngine(model, setup, trace)
         self.scheduler, self.pool = self.arm._scheduler, self.arm._pool
         model.arm = self
         self.requests: dict[CallKey, CallRequest] = {}
@@ -197,7 +196,7 @@ class WatchedArm:
 @cache
 def alone(model: LlamaModel, prompt: tuple[int, ...], output_tokens: int) -> tuple[int, ...]:
     """What the serial arm generates: one agent, contiguous cache, nothing shared; () where logits break."""
-    arm = ContiguousArm(model, CONTEXT_TOKENS, 64)
+    arm = ContiguousEngine(model, CONTEXT_TOKENS, 64)
     arm.submit(CallRequest(CallKey("a", 0), prompt, output_tokens, frozenset(), Sampling(), 5))
     facts: list[Fact] = []
     while arm.has_work:

@@ -1,10 +1,8 @@
 """Models for these tests: tiny random ones made once per session, and the real one where it is installed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
@@ -13,14 +11,6 @@ from tests.fakes.demo_model import demo_model
 from tests.runtime.model import tiny_models
 
 logging.disable_progress_bar()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

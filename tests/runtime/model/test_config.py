@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from runtime.errors import ModelFileCorruptError, RuntimeFault, UnsupportedModelFeatureError
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
-from runtime.model.loader import load_model
+from tests.fakes.loaded_model import load_model
 from tests.runtime.model.tiny_models import GGUFRecipe, gguf_recipe
 
 PROMPT = list(range(5, 25))

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from runtime.model.linear import PackedLinear, PlainLinear, make_packed_linear
+from runtime.model.linear import PlainLinear
+from runtime.tiers.aten.linear import PackedLinear, make_packed_linear
 
 pytestmark = pytest.mark.skipif(
     not isinstance(make_packed_linear(torch.zeros(4, 4)), PackedLinear),

@@ -13,9 +13,9 @@ from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.gguf_loader import GGUFSource
 from runtime.model.llama import LlamaModel
-from runtime.model.loader import load_model
 from runtime.model.numeric import Placement
 from runtime.model.paged_kv import PagedKV
+from tests.fakes.loaded_model import load_model
 from tests.runtime.model import tiny_models
 
 TOKENS = [(7 * index * index + 3 * index) % 300 for index in range(40)]

@@ -28,7 +28,7 @@ from runtime.errors import (
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.gguf_loader import GGUFSource
-from runtime.model.loader import LoadedModel, load_model
+from tests.fakes.loaded_model import LoadedModel, load_model
 from tests.runtime.model.tiny_models import GGUFRecipe, gguf_recipe, save
 
 Refusal = tuple[Callable[[Any], object], type[RuntimeFault], str]

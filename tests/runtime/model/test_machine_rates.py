@@ -12,8 +12,8 @@ PROGRAM = """
 
     import torch
 
-    from runtime.engine.heap import trim
-    from runtime.engine.memory import read_footprint
+    from runtime.host.heap import trim
+    from runtime.host.memory import read_footprint
     from runtime.model.machine_rates import measure_rates
     from runtime.model.numeric import ON_CPU
     from tests.fakes.model_shapes import SMOLLM2

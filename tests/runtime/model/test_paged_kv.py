@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from runtime.engine.memory import read_footprint
 from runtime.errors import PoolTooSmallError
+from runtime.host.memory import read_footprint
 from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.llama import LlamaModel

@@ -18,6 +18,7 @@ from runtime.model.config import ModelConfig
 from runtime.model.llama import LlamaModel
 from runtime.model.numeric import ON_CPU
 from runtime.model.safetensors_loader import SafetensorsSource
+from runtime.tiers.choice import build_model
 
 FAMILIES = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
@@ -79,7 +80,7 @@ def trained_tokenizer() -> tokenizers.Tokenizer:
 def ours(folder: Path) -> LlamaModel:
     source = SafetensorsSource(folder)
     try:
-        return LlamaModel.build(source, ON_CPU)
+        return build_model(source, ON_CPU)
     finally:
         source.close()
 

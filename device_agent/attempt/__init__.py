@@ -1,0 +1,1 @@
+"""One attempt from its lease to its result."""

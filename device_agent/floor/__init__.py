@@ -1,0 +1,1 @@
+"""What everything in the device agent may use; it imports nothing else of it."""

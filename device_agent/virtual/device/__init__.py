@@ -1,0 +1,1 @@
+"""One virtual iPhone: what it is, keeps and does, whoever asks."""

@@ -1,0 +1,1 @@
+"""What a virtual iPhone answers: one service of usbmuxd, lockdownd or the tunnel per module."""

@@ -1,0 +1,1 @@
+"""Measures the best engine options on this machine: `python -m runtime calibrate`."""

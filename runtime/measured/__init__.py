@@ -1,0 +1,1 @@
+"""The process that a farm starts: an attempt with its trials, its arms and the events that it writes."""

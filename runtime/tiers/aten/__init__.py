@@ -1,0 +1,1 @@
+"""torch's own operators: the kernels that are always there."""
