@@ -4,6 +4,7 @@ import math
 
 from contract.metrics import METRICS
 from contract.rest import DeviceReportView, Spread
+from measures.metrics.change import change_percent
 
 
 def number(value: float) -> str:
@@ -40,6 +41,18 @@ def title(metric: str) -> str:
 def change(percent: float | None) -> str:
     """`+3.1 %`, `-61.0 %`; a dash without one."""
     return "–" if percent is None else f"{percent:+.1f} %"
+
+
+def moved(metric: str, baseline: Spread | None, candidate: Spread | None) -> str:
+    """The change of the median in per cent, or in its unit where the baseline is next to nothing."""
+    if baseline is None or candidate is None or baseline.median == candidate.median == 0:
+        return "–"
+    percent = change_percent(baseline.median, candidate.median)
+    if percent is not None:
+        return change(percent)
+    factor, unit = scale(metric)
+    difference = (candidate.median - baseline.median) * factor
+    return f"{'+' if difference > 0 else ''}{number(difference)} {unit}".rstrip()
 
 
 def interval(bounds: tuple[float, float] | None, confidence: float | None) -> str:

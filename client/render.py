@@ -14,6 +14,7 @@ from client.figures_as_text import (
     interval,
     less_time,
     megabytes,
+    moved,
     number,
     operating_system,
     printable,
@@ -21,7 +22,7 @@ from client.figures_as_text import (
     title,
 )
 from contract.metrics import METRICS
-from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport, Spread
+from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
 
 HEADLINE_METRICS = (
     *("wall_s", "ttft_ms", "agent_ttft_ms", "itl_ms", "output_tokens_per_s", "decode_tokens_per_s"),
@@ -111,7 +112,7 @@ def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> 
         values = [arm.metrics.get(name) for arm in arms]
         if any(values):
             cells = [spread(name, value) for value in values]
-            table.add_row(title(name), *cells, *([_moved(*values)] if with_change else []))
+            table.add_row(title(name), *cells, *([moved(name, *values)] if with_change else []))
     return table
 
 
@@ -119,12 +120,6 @@ def _trials(arm: ArmReport) -> str:
     # One that never began counts here too.
     missing = f", {arm.trials_failed} not completed" if arm.trials_failed else ""
     return f"{counted(arm.trials, 'trial')}{missing}"
-
-
-def _moved(baseline: Spread | None, candidate: Spread | None) -> str:
-    if baseline is None or candidate is None or baseline.median == 0:
-        return "–"
-    return change((candidate.median - baseline.median) / baseline.median * 100.0)
 
 
 def _agents_table(arms: Sequence[ArmReport]) -> RenderableType:

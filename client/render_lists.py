@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import change, counted, printable, spread, title
+from client.figures_as_text import counted, moved, printable, spread, title
 from client.render_calibration import calibration_line
 from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
@@ -147,12 +147,17 @@ def _call_row(plan: AgentPlan, index: int) -> tuple[str, str, str, str]:
     return f"{plan.agent}/{index}", ", ".join(parts), f"{call.max_output_tokens} tokens", ", ".join(before)
 
 
+_NOISE = {True: "apart", False: "overlap", None: "too few"}
+"""Whether the ranges over trials lie apart."""
+
+
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Two runs side by side, with what was not the same."""
     head = Text(f"{comparison.arm}: {comparison.run_id} against {comparison.baseline_run_id}", style="bold")
-    table = _table("median (range)", "baseline", "run", "change")
+    table = _table("median (range)", "baseline", "run", "change", "trials")
     for name, (baseline, run) in comparison.metrics.items():
-        cells = (spread(name, baseline), spread(name, run), change(comparison.change_percent.get(name)))
+        noise = _NOISE[comparison.beyond_noise.get(name)]
+        cells = (spread(name, baseline), spread(name, run), moved(name, baseline, run), noise)
         table.add_row(title(name), *cells)
     differs = [Text(f"not the same: {printable(each)}", style="yellow") for each in comparison.differs]
     return Group(head, table, *differs, Text(printable(comparison.note)))

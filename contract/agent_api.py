@@ -1,6 +1,6 @@
 """The surface between device agent and controller: enrol, hello, claim, renew, events, result.
 
-Source: service.md 8.5 and 8.6. Every write carries the fence; the server states times in each answer.
+Every write carries the fence; the server states durations in each answer, and no clock is compared.
 The paths stand in contract/routes.py.
 """
 
@@ -12,10 +12,10 @@ from pydantic import AfterValidator, AwareDatetime, Field, PositiveInt, model_va
 from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT, ArtifactRef
 from contract.calibration import Calibration
 from contract.events.envelope import Count, Stream
-from contract.failures import FailureReason
 from contract.ids import AttemptId, ClaimId, DeviceAgentId, DeviceId, LeaseId, Name
 from contract.jobs import AttemptSpec
 from contract.model import ContractModel, SentModel
+from contract.run_end import RunEnd
 from contract.states import DeviceState, TargetKind
 from contract.version import CONTRACT_VERSION
 
@@ -123,7 +123,6 @@ class DeviceStanding(ContractModel):
 class HelloAnswer(ContractModel):
     """Leases not named in `continue_leases` are to be abandoned: stop, clean, keep the spool."""
 
-    server_time: AwareDatetime
     hello_interval_s: Seconds
     claim_wait_s: Seconds
     continue_leases: list[LeaseId]
@@ -172,7 +171,6 @@ class RenewRequest(ContractModel):
 class RenewAnswer(ContractModel):
     """Cancel travels here; 410 `lease-gone` means stop, clean, hello."""
 
-    server_time: AwareDatetime
     ttl_s: Seconds
     renew_interval_s: Seconds
     margin_s: Seconds
@@ -198,13 +196,10 @@ class EventsAnswer(ContractModel):
     directive: Literal["continue", "cancel"]
 
 
-class ResultRequest(SentModel):
+class ResultRequest(RunEnd):
     """The agent's last word on an attempt. Accepted only when every event up to last_seq is stored."""
 
     fence: Fence
-    outcome: Literal["succeeded", "failed", "errored", "refused", "cancelled", "timed_out"]
-    reason: FailureReason | None = None
-    detail: Annotated[str, Field(max_length=4000)] = ""
     last_seq: dict[Stream, Count]
     artifacts: Annotated[list[ArtifactRef], Field(max_length=MAX_ARTIFACTS_PER_ATTEMPT)] = []
     """Files that must be stored before it is accepted; none is taken after it."""

@@ -343,7 +343,7 @@ class RunReport(ContractModel):
 
 
 class Comparison(ContractModel):
-    """Two runs, metric by metric; `differs` names conditions that are not the same (C5)."""
+    """Two runs, metric by metric: shown, not judged. `differs` names conditions that are not the same."""
 
     run_id: RunId
     baseline_run_id: RunId
@@ -351,6 +351,9 @@ class Comparison(ContractModel):
     differs: list[str]
     metrics: dict[str, tuple[Spread, Spread]]
     change_percent: dict[str, float]
+    """Left out where the baseline is 0 or next to nothing beside the other."""
+    beyond_noise: dict[str, bool | None] = {}
+    """Whether the ranges over trials lie apart; None with fewer than four trials in a run."""
     note: str
 
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Close code of a refused websocket: policy violation.
 _POLICY_VIOLATION = 1008
@@ -16,7 +15,7 @@ class Entrance:
 
     Dash compares whole paths with its prefix, so it is given paths without the prefix of the mount. The
     address of any page gives dash's one document, which finds the page by itself; every other address is
-    dash's own, or does not exist.
+    dash's own, or does not exist: then the document shows the page that says so, with status 404.
     """
 
     def __init__(self, app: ASGIApp, pages: Iterable[re.Pattern[str]]) -> None:
@@ -33,12 +32,15 @@ class Entrance:
         path = scope["path"].removeprefix(prefix) or "/"
         if not path.startswith(("/_", "/assets/")):
             if not any(page.fullmatch(path) for page in self._pages):
-                await _no_such_page(prefix)(scope, receive, send)
-                return
+                send = _as_not_found(send)
             path = "/"
         await self._app({**scope, "path": path, "root_path": "", "raw_path": path.encode()}, receive, send)
 
 
-def _no_such_page(prefix: str) -> PlainTextResponse:
-    text = f"There is no such page. The fleet is at {prefix}/, the runs are at {prefix}/runs."
-    return PlainTextResponse(text, HTTPStatus.NOT_FOUND)
+def _as_not_found(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.OK:
+            message = {**message, "status": HTTPStatus.NOT_FOUND.value}
+        await send(message)
+
+    return sent

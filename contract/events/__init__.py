@@ -21,13 +21,11 @@ from contract.events.calls import (
     ToolWaitStarted,
 )
 from contract.events.device import (
-    AppCrashed,
     BatterySampled,
     DeviceAgentRestarted,
     EnergySampled,
     EventRefused,
     HostSampled,
-    JetsamKilled,
     KvSampled,
     MemorySampled,
     MemoryWarned,
@@ -94,8 +92,6 @@ Event = Annotated[
     | BatterySampled
     | EnergySampled
     | MemoryWarned
-    | JetsamKilled
-    | AppCrashed
     | PhaseChanged
     | RuntimeStarted
     | RuntimeExited
@@ -155,7 +151,7 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
         ),
         **dict.fromkeys(
             (
-                *("jetsam_killed", "app_crashed", "phase_changed", "runtime_started", "runtime_exited"),
+                *("phase_changed", "runtime_started", "runtime_exited"),
                 *(
                     "device_agent_restarted",
                     "transport_lost",
@@ -212,7 +208,6 @@ __all__ = [
     "STREAMS_OF_TYPE",
     "AgentFinished",
     "AgentRetried",
-    "AppCrashed",
     "ArmConditions",
     "BatchExecuted",
     "BatchMember",
@@ -238,7 +233,6 @@ __all__ = [
     "EventRefused",
     "FallbackUsed",
     "HostSampled",
-    "JetsamKilled",
     "KvSampled",
     "LogLine",
     "MemoryBudgeted",

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from contract.events.envelope import Count, EventEnvelope, Stream, Trial
 from contract.failures import FailureReason
+from contract.run_end import RunEnd
 
 ThermalState = Literal["nominal", "fair", "serious", "critical", "unknown"]
 MemoryPressure = Literal["warning", "critical"]
@@ -74,30 +75,6 @@ class MemoryWarned(EventEnvelope):
     level: MemoryPressure
 
 
-class JetsamKilled(EventEnvelope):
-    """The system killed the app for memory. report_found False: inferred, never proven by absence."""
-
-    type: Literal["jetsam_killed"] = "jetsam_killed"
-    report_found: bool
-    kill_reason: str
-    process_name: str
-    pid: int | None = None
-    footprint_pages: Count | None = None
-    page_size_bytes: Count | None = None
-    lifetime_max_pages: Count | None = None
-    evidence: list[str] = []
-
-
-class AppCrashed(EventEnvelope):
-    """The runtime ended by a signal or an exception; reason: what the evidence says of the cause."""
-
-    type: Literal["app_crashed"] = "app_crashed"
-    reason: FailureReason = FailureReason.APP_CRASH
-    signal: int | None = None
-    exception: str = ""
-    evidence: list[str] = []
-
-
 class PhaseChanged(EventEnvelope):
     """The agent moved the attempt on."""
 
@@ -113,11 +90,14 @@ class RuntimeStarted(EventEnvelope):
 
 
 class RuntimeExited(EventEnvelope):
-    """The runtime's process ended; both None when it was found gone after a restart of the agent."""
+    """The runtime's process ended; code and signal are None when it was found gone after a restart of the
+    device agent. end: how, as far as its device tells; None where the exit status says it all, or where the
+    device agent ended it for a reason of its own."""
 
     type: Literal["runtime_exited"] = "runtime_exited"
     exit_code: int | None
     signal: int | None
+    end: RunEnd | None = None
 
 
 class DeviceAgentRestarted(EventEnvelope):

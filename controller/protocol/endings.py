@@ -3,13 +3,13 @@
 A run is finishing when its last job is done, and completed when analysis has spoken.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import select
 
 from contract.failures import FAILURES, FailureReason
+from contract.run_end import RunEnd
 from contract.states import AttemptState, DeviceState, JobState, RunOutcome, RunState
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import DeviceRepository
@@ -35,25 +35,22 @@ CAUSES_FROM_AGENT: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """Why an attempt ends, and what is known about it. reason None: the cause's own."""
+def end_attempt(
+    work: UnitOfWork, attempt: AttemptRow, cause: AttemptCause, end: RunEnd | None = None, detail: str = ""
+) -> None:
+    """End a live attempt with all that follows; InvalidTransitionError if it has ended.
 
-    cause: AttemptCause
-    reason: FailureReason | None = None
-    detail: str = ""
-
-
-def end_attempt(work: UnitOfWork, attempt: AttemptRow, ending: Ending) -> None:
-    """End a live attempt with all that follows; InvalidTransitionError if it has ended."""
-    move_attempt(work, attempt, ending.cause)
-    attempt.reason = ending.reason or REASON_OF_CAUSE.get(ending.cause)
-    attempt.detail = ending.detail
+    end: what the device agent said, None when the controller ends it; then the reason is the cause's own.
+    """
+    move_attempt(work, attempt, cause)
+    said = end.reason if end is not None else None
+    attempt.reason = said or REASON_OF_CAUSE.get(cause)
+    attempt.detail = end.detail if end is not None else detail
     held_until = _release(work, attempt)
     device = DeviceRepository(work.session).get_locked(attempt.device_id)
-    if ending.cause not in CAUSES_FROM_AGENT:
+    if cause not in CAUSES_FROM_AGENT:
         device.hold_until = held_until + work.times.hold
-    _leave_device(work, device, attempt, ending.cause)
+    _leave_device(work, device, attempt, cause)
     _follow_up(work, attempt)
 
 
@@ -67,7 +64,7 @@ def expire_overdue(work: UnitOfWork) -> int:
     for lease in overdue:
         attempt = AttemptRepository(work.session).get_locked(lease.attempt_id)
         detail = f"last renewal at {lease.renewed_at.isoformat()}"
-        end_attempt(work, attempt, Ending(AttemptCause.LEASE_EXPIRED, detail=detail))
+        end_attempt(work, attempt, AttemptCause.LEASE_EXPIRED, detail=detail)
         work.session.flush()
     return len(overdue)
 

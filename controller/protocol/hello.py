@@ -11,7 +11,7 @@ from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.models import AgentRow, DeviceRow, LeaseRow
 from controller.db.unit_of_work import UnitOfWork
-from controller.protocol.endings import Ending, end_attempt, expire_overdue
+from controller.protocol.endings import end_attempt, expire_overdue
 from controller.protocol.enrolment import require_contract, touch_agent
 from controller.protocol.observation import Sight, causes_of, condition_of
 from controller.protocol.transitions import move_device
@@ -74,7 +74,6 @@ def _answer(work: UnitOfWork, agent: AgentRow, report: Hello, standings: list[De
         lives = lease is not None and lease.released_at is None and _agrees(lease, agent, held)
         (go_on if lives else stop).append(held.lease_id)
     return HelloAnswer(
-        server_time=work.now,
         hello_interval_s=work.times.hello_interval_s,
         claim_wait_s=work.times.claim_wait_s,
         continue_leases=go_on,
@@ -144,7 +143,7 @@ def _move_here(work: UnitOfWork, device: DeviceRow, agent: AgentRow) -> None:
     if lease is not None:
         attempt = AttemptRepository(work.session).get_locked(lease.attempt_id)
         detail = f"the device was seen on agent {agent.name}"
-        end_attempt(work, attempt, Ending(AttemptCause.LEASE_REVOKED, detail=detail))
+        end_attempt(work, attempt, AttemptCause.LEASE_REVOKED, detail=detail)
     device.device_agent_id = agent.device_agent_id
     device.fence += 1
     if DEVICE_MACHINE.allows(device.state, DeviceCause.MOVED):
@@ -193,6 +192,6 @@ def _miss(work: UnitOfWork, agent: AgentRow, seen: set[str]) -> None:
         lease = LeaseRepository(work.session).live_of_device(device.device_id)
         if lease is not None:
             attempt = AttemptRepository(work.session).get_locked(lease.attempt_id)
-            end_attempt(work, attempt, Ending(AttemptCause.DEVICE_DETACHED))
+            end_attempt(work, attempt, AttemptCause.DEVICE_DETACHED)
         if DEVICE_MACHINE.allows(device.state, DeviceCause.DETACHED):
             move_device(work, device, DeviceCause.DETACHED, "its agent no longer reports it")

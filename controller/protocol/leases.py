@@ -169,7 +169,6 @@ def renew(work: UnitOfWork, device_agent_id: str, lease_id: str, request: RenewR
     _report_phase(work, attempt, job, _CAUSE_OF_PHASE[request.phase])
     attempt.trials_done = min(max(attempt.trials_done, request.trials_done), attempt.trials_total)
     return RenewAnswer(
-        server_time=work.now,
         ttl_s=work.times.lease_ttl_s,
         renew_interval_s=work.times.renew_interval_s,
         margin_s=work.times.margin_s,

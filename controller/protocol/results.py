@@ -21,7 +21,7 @@ from controller.errors import (
     EventsMissingError,
     FencedError,
 )
-from controller.protocol.endings import Ending, end_attempt, expire_overdue, settle_run
+from controller.protocol.endings import end_attempt, expire_overdue, settle_run
 from controller.protocol.enrolment import touch_agent
 from controller.protocol.transitions import move_attempt, move_job
 from controller.states.work import LIVE_ATTEMPT_STATES, AttemptCause, JobCause
@@ -55,7 +55,7 @@ def finish(work: UnitOfWork, device_agent_id: str, attempt_id: str, request: Res
         raise FencedError(request.fence, attempt.fence)
     if attempt.state in LIVE_ATTEMPT_STATES:
         _require_complete(work, attempt, request)
-        end_attempt(work, attempt, Ending(_CAUSE_OF_OUTCOME[request.outcome], request.reason, request.detail))
+        end_attempt(work, attempt, _CAUSE_OF_OUTCOME[request.outcome], request)
         _keep(attempt, request)
     elif attempt.state is AttemptState.LOST:
         _require_complete(work, attempt, request)

@@ -14,7 +14,7 @@ from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.models import AttemptRow, ClaimRow, DeviceRow, JobRow, RunRow
 from controller.db.runs import JobRepository
 from controller.db.unit_of_work import UnitOfWork
-from controller.protocol.endings import Ending, end_attempt, expire_overdue, settle_run
+from controller.protocol.endings import end_attempt, expire_overdue, settle_run
 from controller.protocol.transitions import move_device, move_job
 from controller.states.devices import DEVICE_DEADLINES, DEVICE_MACHINE, DeviceCause
 from controller.states.work import ATTEMPT_DEADLINES, AttemptCause, JobCause
@@ -53,7 +53,7 @@ def _end_overdue_attempts(work: UnitOfWork) -> int:
         attempt = AttemptRepository(work.session).get_locked(found.attempt_id)
         cause = _overdue_cause(work, attempt)
         if cause is not None:
-            end_attempt(work, attempt, Ending(cause, detail="the controller's own deadline"))
+            end_attempt(work, attempt, cause, detail="the controller's own deadline")
             work.session.flush()
             ended += 1
     return ended

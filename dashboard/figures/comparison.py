@@ -48,8 +48,11 @@ def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
     sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
     sketch.name_rows([METRICS[name].title if name in METRICS else name for name in drawn])
     sketch.upright(100.0, GREY)
-    _draw(sketch, _shares(drawn, 0), styles[BASELINE_NAME])
-    _draw(sketch, _shares(drawn, 1), styles[RUN_NAME])
+    before, after = _shares(drawn, 0), _shares(drawn, 1)
+    ends = [end for share in (*before, *after) for end in (share.low, share.median, share.high)]
+    sketch.x_span([100.0, *(min(end, EDGE_PERCENT) for end in ends)])
+    _draw(sketch, before, styles[BASELINE_NAME])
+    _draw(sketch, after, styles[RUN_NAME])
     return sketch.figure()
 
 

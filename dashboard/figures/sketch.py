@@ -25,6 +25,8 @@ from dashboard.figures.theme import (
     plain,
 )
 
+_MARGIN_SHARE = 0.06
+
 
 class Sketch:
     """Traces, axes and notes of one figure about one device. Titles, row names and texts may be foreign."""
@@ -56,6 +58,13 @@ class Sketch:
     def x_axis(self, **settings: Any) -> None:
         """Further settings, as plotly names them."""
         self._x |= settings
+
+    def x_span(self, values: Iterable[float]) -> None:
+        """Show all of these with a margin beside them: plotly lets a line end at the very frame."""
+        drawn = list(values)
+        low, high = min(drawn), max(drawn)
+        margin = _MARGIN_SHARE * ((high - low) or abs(high) or 1.0)
+        self._x |= {"range": [low - margin, high + margin]}
 
     def y_axis(self, **settings: Any) -> None:
         """Further settings, as plotly names them."""

@@ -43,6 +43,7 @@ def verdict_figure(report: DeviceReportView, baseline: str, candidate: str) -> g
     sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
     sketch.name_rows([_told(verdict) for verdict in judged])
     sketch.upright(0.0, GREY)
+    sketch.x_span([0.0, *(end for verdict in judged for end in _ends(verdict))])
     for row, verdict in enumerate(judged):
         _draw(sketch, row, verdict)
     return sketch.figure()
@@ -70,6 +71,12 @@ def _draw(sketch: Sketch, row: int, verdict: MetricVerdict) -> None:
         name=plain(verdict.metric),
         text=[f"{_told(verdict)}; interval {number(low)} to {number(high)} %, {verdict.pairs} pairs"],
     )
+
+
+def _ends(verdict: MetricVerdict) -> tuple[float, ...]:
+    """All that a row draws: the change, its interval, the floor on both sides."""
+    change = verdict.change_percent or 0.0
+    return change, *_interval(verdict, change), -verdict.floor_percent, verdict.floor_percent
 
 
 def _told(verdict: MetricVerdict) -> str:

@@ -74,7 +74,7 @@ def _row(name: str, found: Comparison) -> list[Content]:
         html.Span(metric_title(name), title=metric_definition(name)),
         _spread(before),
         _spread(after),
-        [change(percent) if percent is not None else "–", _direction(name, percent)],
+        [change(percent) if percent is not None else "–", _direction(name, found)],
     ]
 
 
@@ -82,9 +82,13 @@ def _spread(spread: Spread) -> Content:
     return [html.Strong(number(spread.median)), html.Div(spread_span(spread), className="quiet")]
 
 
-def _direction(name: str, percent: float | None) -> Component | str:
-    """Better or worse in words: no verdict, since the runs were not measured in pairs."""
+def _direction(name: str, found: Comparison) -> Component | str:
+    """Better or worse in words, where the trials of the two lie apart; no verdict even then."""
+    percent, is_beyond = found.change_percent.get(name), found.beyond_noise.get(name)
     better = is_better(name, percent) if percent is not None else None
     if better is None:
         return ""
+    if not is_beyond:
+        text = "too few trials to say" if is_beyond is None else "within the noise"
+        return html.Div(text, className="quiet")
     return html.Div("better" if better else "worse", className="better" if better else "worse")

@@ -1,88 +1,71 @@
-"""How an attempt ended: the runtime's own last word, its exit and the agent's reason, as one outcome."""
+"""How an attempt ended: the runtime's own last word, its exit and the device agent's reason, as one end."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+import signal
+from typing import Final
 
 from contract.events import RuntimeFinished
-from contract.failures import FAILURES, FailureReason, Fault
+from contract.failures import FailureReason
+from contract.run_end import DETAIL_MAX, RunEnd
 from contract.runtime_link import RuntimeExit
-from device_agent.targets.port import Diagnosis, ExitStatus
+from device_agent.collect.intake import Progress
+from device_agent.targets.port import ExitStatus
 
-Outcome = Literal["succeeded", "failed", "errored", "refused", "cancelled", "timed_out"]
-
-_OF_REASON: dict[FailureReason, Outcome] = {
-    FailureReason.RUN_TIMEOUT: "timed_out",
-    FailureReason.CANCELLED: "cancelled",
+_REASON_OF_CODE: Final[dict[int, FailureReason]] = {
+    RuntimeExit.USAGE: FailureReason.AGENT_BUG,
+    RuntimeExit.CANCELLED: FailureReason.CANCELLED,
+    RuntimeExit.LEASE_EXPIRED: FailureReason.LEASE_EXPIRED,
 }
+_SENT_FROM_OUTSIDE: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
+"""No program gets these by a fault of its own."""
 
 
-# Silence has a cause: when the device knows it, that is the reason.
-_EXPLAINED_BY_DEVICE: Final = (None, FailureReason.RUNTIME_STALLED)
+def explained(stop: RunEnd | None, told: RunEnd | None) -> RunEnd | None:
+    """What the device tells of the end, unless the device agent ended the runtime for a reason of its own.
 
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """All that is known at the end. status None: the runtime was never started.
-
-    diagnosis: what the device tells. stop: why the agent ended the runtime, None when it ended by itself.
+    Silence has a cause: when the device knows it, that is the reason.
     """
-
-    status: ExitStatus | None
-    finished: RuntimeFinished | None
-    stop: FailureReason | None
-    events_invalid: str
-    diagnosis: Diagnosis | None
-    detail: str
-
-    @property
-    def explained(self) -> Diagnosis | None:
-        """The diagnosis, unless the agent ended the runtime for a reason of its own."""
-        return self.diagnosis if self.stop in _EXPLAINED_BY_DEVICE else None
+    return told if stop is None or stop.reason is FailureReason.RUNTIME_STALLED else None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the result says; reason None means succeeded."""
-
-    outcome: Outcome
-    reason: FailureReason | None
-    detail: str
-
-
-def outcome_of(reason: FailureReason) -> Outcome:
-    """The workload's or the runtime's own failure is `failed`; what the farm did to it is `errored`."""
-    if reason in _OF_REASON:
-        return _OF_REASON[reason]
-    return "failed" if FAILURES[reason].fault in (Fault.JOB, Fault.RUNTIME) else "errored"
-
-
-def conclude(ending: Ending) -> Verdict:
-    """The verdict on one ended attempt.
+def conclude(
+    status: ExitStatus | None, progress: Progress, stop: RunEnd | None, told: RunEnd | None, log_end: str
+) -> RunEnd:
+    """The end of one attempt. status None: no runtime was started. stop: why the device agent ended it.
 
     Broken events and a machine that slept spoil every measurement. Else a runtime that said `completed`
     before it was stopped has completed: whether a late result counts is the controller's to judge.
     """
-    if ending.events_invalid:
-        return _because(FailureReason.EVENTS_INVALID, ending.events_invalid)
-    if ending.stop is FailureReason.HOST_SUSPENDED:
-        return _because(ending.stop, ending.detail)
-    finished = ending.finished
+    if progress.invalid:
+        return RunEnd.because(FailureReason.EVENTS_INVALID, progress.invalid)
+    if stop is not None and stop.reason is FailureReason.HOST_SUSPENDED:
+        return _followed_by(stop, log_end)
+    finished = progress.finished
     if finished is not None and finished.status == "completed":
-        return Verdict("succeeded", None, finished.detail)
-    explained = ending.explained
-    if ending.stop is not None and explained is None:
-        return _because(ending.stop, ending.detail)
-    if finished is not None and (explained is None or finished.status != "cancelled"):
-        return _because(_said(finished), finished.detail or ending.detail)
-    if explained is not None:
-        return _because(explained.reason, f"{explained.detail}. {ending.detail}")
-    if ending.status is None:
-        return _because(FailureReason.AGENT_BUG, "the attempt ended without a runtime and without a reason")
-    return _because(*_unsaid(ending, ending.status))
+        return RunEnd(outcome="succeeded", detail=finished.detail)
+    told = explained(stop, told)
+    if stop is not None and told is None:
+        return stop if stop.detail else _followed_by(stop, log_end)
+    if finished is not None and (told is None or finished.status != "cancelled"):
+        return RunEnd.because(_said(finished), finished.detail or log_end)
+    if told is not None:
+        return _followed_by(told, log_end)
+    if status is None:
+        return RunEnd.because(
+            FailureReason.AGENT_BUG, "the attempt ended without a runtime and without a reason"
+        )
+    return _followed_by(unsaid(status), log_end)
 
 
-def _because(reason: FailureReason, detail: str) -> Verdict:
-    return Verdict(outcome_of(reason), reason, detail)
+def unsaid(status: ExitStatus) -> RunEnd:
+    """The end of a runtime that ended without its last event and that nobody stopped."""
+    if status.signal is not None:
+        outside = status.signal in _SENT_FROM_OUTSIDE
+        reason = FailureReason.KILLED_OUTSIDE if outside else FailureReason.APP_CRASH
+        return RunEnd.because(reason, f"the runtime ended by signal {status.signal}")
+    if status.exit_code is None:
+        return RunEnd.because(FailureReason.AGENT_RESTARTED)
+    reason = _REASON_OF_CODE.get(status.exit_code, FailureReason.RUNTIME_EXIT)
+    return RunEnd.because(reason, f"the runtime ended with exit code {status.exit_code}")
 
 
 def _said(finished: RuntimeFinished) -> FailureReason:
@@ -91,16 +74,6 @@ def _said(finished: RuntimeFinished) -> FailureReason:
     return finished.reason or FailureReason.RUNTIME_EXIT
 
 
-def _unsaid(ending: Ending, status: ExitStatus) -> tuple[FailureReason, str]:
-    """Reason and detail for a runtime that ended without its last event."""
-    if status.signal is not None:
-        return FailureReason.APP_CRASH, f"the runtime ended by signal {status.signal}. {ending.detail}"
-    if status.exit_code is None:
-        return FailureReason.AGENT_RESTARTED, ending.detail
-    reasons: dict[int, FailureReason] = {
-        RuntimeExit.USAGE: FailureReason.AGENT_BUG,
-        RuntimeExit.CANCELLED: FailureReason.CANCELLED,
-        RuntimeExit.LEASE_EXPIRED: FailureReason.LEASE_EXPIRED,
-    }
-    reason = reasons.get(status.exit_code, FailureReason.RUNTIME_EXIT)
-    return reason, f"the runtime ended with exit code {status.exit_code}. {ending.detail}"
+def _followed_by(end: RunEnd, log_end: str) -> RunEnd:
+    detail = ". ".join(part for part in (end.detail, log_end) if part)
+    return end.model_copy(update={"detail": detail[:DETAIL_MAX]})

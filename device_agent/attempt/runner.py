@@ -13,8 +13,9 @@ import structlog
 from contract.agent_api import HeldLease, RenewRequest
 from contract.events import DeviceAgentRestarted, EventEnvelope, PhaseChanged, RuntimeStarted
 from contract.failures import FailureReason
+from contract.run_end import RunEnd
 from contract.runtime_link import LeaseFile
-from device_agent.attempt.conclusion import Finding, conclude_attempt
+from device_agent.attempt.conclusion import conclude_attempt
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.lease import (
     PHASE_WORDS,
@@ -380,15 +381,11 @@ class AttemptRunner:
     async def _conclude(self) -> None:
         # The stream of the agent ends with the result.
         await self._record_observations()
-        finding = Finding(
-            process=self._process,
-            started=self.folder.start_intended,
-            progress=self._intake.progress,
-            stop=self._held.stop,
-            refused=self._held.stop is FailureReason.MODEL_MISSING and not self.folder.start_intended,
-            detail=self._detail,
+        reason = self._held.stop
+        stop = RunEnd.because(reason, self._detail) if reason is not None else None
+        await asyncio.to_thread(
+            conclude_attempt, self.folder, self._spool, self._process, self._intake.progress, stop
         )
-        await asyncio.to_thread(conclude_attempt, self.folder, self._spool, finding)
         self._concluded = True
         self._delivery.conclude()
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from contract.agent_api import DeviceReport
 from contract.events import EventEnvelope
-from contract.failures import FailureReason
 from contract.ids import DeviceId, Name
+from contract.run_end import RunEnd
 from device_agent.floor.attempt_folder import AttemptFolder
 
 
@@ -18,18 +18,6 @@ class ExitStatus:
 
     exit_code: int | None
     signal: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """What the device itself tells of an end that the runtime did not announce.
-
-    event: for the agent's stream, from its number and the time; None: there is none for this end.
-    """
-
-    reason: FailureReason
-    detail: str
-    event: Callable[[int, int], EventEnvelope] | None = None
 
 
 Observation = Callable[[int], EventEnvelope]
@@ -74,7 +62,7 @@ class RuntimeProcess(Protocol):
         """What the target saw since the last call, each told once."""
         ...
 
-    def diagnosis(self) -> Diagnosis | None:
+    def end(self) -> RunEnd | None:
         """Why it ended, as far as its device tells more than the exit status; None: nothing more."""
         ...
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from contract.events import (
     AgentFinished,
-    AppCrashed,
     CallAdmitted,
     CallArrived,
     CallFailed,
@@ -18,11 +17,11 @@ from contract.events import (
     ConditionsRecorded,
     ContaminationFound,
     Event,
-    JetsamKilled,
     KvSampled,
     MemoryBudgeted,
     MemorySampled,
     MemoryWarned,
+    RuntimeExited,
     RuntimeFinished,
     SequencePreempted,
     Stream,
@@ -31,6 +30,7 @@ from contract.events import (
     TrialStarted,
 )
 from contract.failures import FailureReason
+from contract.run_end import RunEnd
 from measures.facts.attempt import (
     AttemptEvents,
     AttemptFacts,
@@ -272,12 +272,8 @@ def _notes_of(event: Event) -> Iterator[FailureNote]:
                 f"{event.found_token} found",
                 event.trial,
             )
-        case JetsamKilled():
-            how = "a report says so" if event.report_found else "inferred, no report was found"
-            yield FailureNote(FailureReason.JETSAM, f"{event.process_name}: {event.kill_reason} ({how})")
-        case AppCrashed():
-            what = f"signal {event.signal}" if event.signal is not None else event.exception
-            yield FailureNote(event.reason, what or "the app ended unexpectedly")
+        case RuntimeExited(end=RunEnd(reason=reason) as end) if reason is not None:
+            yield FailureNote(reason, end.detail)
 
 
 def attempt_facts(events: AttemptEvents) -> AttemptFacts:

@@ -2,24 +2,35 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from contract.failures import FAILURES, FailureReason
-from contract.rest import ArmReport, DeviceReportView, PairView
+from contract.rest import ArmReport, DeviceReportView, GateRequest, PairView
 from contract.states import TargetKind
 from measures.facts.attempt import AttemptFacts, FailureNote
 from measures.facts.conditions import condition_flags
 from measures.metrics.arms import arm_report, medians_of
 from measures.metrics.change import reduction_percent, speedup
 from measures.metrics.flatness import flatness_of
-from measures.verdict.judge import Verdict
-from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdict_view
+from measures.verdict.judge import Verdict, VerdictWord
+from measures.verdict.metric_verdicts import ComparisonPlan, Measured, verdict_view, verdicts
 from measures.verdict.serial_reading import ArmMedians, read_result
 
 LEVEL_PERCENT = 3.0
 """A median that moved by no more is "about the same" in the reading."""
 MAX_SAMPLE_TEXTS = 16
 MAX_SAMPLE_TEXT_CHARACTERS = 400
+_READ_METRICS: Final = {
+    "wall_s": "wall_s",
+    "agent_ttft_ms": "ttft_ns",
+    "peak_footprint_mb": "peak_footprint_bytes",
+    "decode_tokens_per_s": "decode_tokens_per_s",
+    "ttft_ms": "call_ttft_ns",
+    "prompt_tokens_computed": "prompt_tokens_computed",
+}
+"""Metrics that the reading speaks of, each with its field of ArmMedians."""
+_NOT_ESTABLISHED: Final = frozenset({VerdictWord.INCONCLUSIVE, VerdictWord.NO_DATA})
 _NS_PER_MS = 1e6
 _BYTES_PER_MB = 1e6
 
@@ -66,7 +77,7 @@ def device_report(
         speedup=speedup(*walls) if walls else None,
         verdicts=[verdict_view(name, verdict) for name, verdict in verdicts.items()],
         reading=[
-            *_reading(plan, arms),
+            *_reading(plan, measured, arms),
             *_soak_reading(plan, measured),
             *condition_flags(measured.facts.trials),
         ],
@@ -102,12 +113,17 @@ def _wall_medians(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> tuple[
     return (baseline, candidate) if baseline and candidate else None
 
 
-def _reading(plan: ComparisonPlan, arms: Mapping[str, ArmReport]) -> list[str]:
-    """Sentences of the reading (C4); it explains a change from serial execution and nothing else."""
-    if _wall_medians(plan, arms) is None or not arms[plan.baseline].mode.startswith("serial"):
+def _reading(plan: ComparisonPlan, measured: Measured, arms: Mapping[str, ArmReport]) -> list[str]:
+    """Sentences of the reading; it explains a change from serial execution to paged and nothing else."""
+    if _wall_medians(plan, arms) is None:
         return []
+    if not arms[plan.baseline].mode.startswith("serial") or arms[plan.candidate].mode != "paged":
+        return []
+    gate = GateRequest(metrics=list(_READ_METRICS), floor_percent=dict.fromkeys(_READ_METRICS, LEVEL_PERCENT))
+    judged = verdicts(replace(plan, gate=gate), measured)
+    unclear = [_READ_METRICS[name] for name, verdict in judged.items() if verdict.verdict in _NOT_ESTABLISHED]
     medians = [_arm_medians(medians_of(arms[arm])) for arm in (plan.baseline, plan.candidate)]
-    return [sentence.text for sentence in read_result(medians[0], medians[1], LEVEL_PERCENT)]
+    return [sentence.text for sentence in read_result(medians[0], medians[1], LEVEL_PERCENT, unclear)]
 
 
 def _soak_reading(plan: ComparisonPlan, measured: Measured) -> list[str]:
@@ -136,6 +152,7 @@ def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
         peak_footprint_bytes=positive("peak_footprint_mb", _BYTES_PER_MB),
         decode_tokens_per_s=positive("decode_tokens_per_s"),
         call_ttft_ns=positive("ttft_ms", _NS_PER_MS),
+        prompt_tokens_computed=positive("prompt_tokens_computed"),
     )
 
 

@@ -1,13 +1,16 @@
 """Two runs side by side. They were not measured in pairs, so there is a change and a spread but no verdict.
 
-What was measured under other conditions is refused unless it is asked for, and then named (C5, C6).
+What was measured under other conditions is refused unless it is asked for, and then named.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from contract.rest import Comparison, DeviceReportView
+from contract.rest import Comparison, DeviceReportView, Spread
+from measures.metrics.change import change_percent
+
+MIN_TRIALS: Final = 4
 
 # Another device, system, model or workload: the figures are not of the same thing.
 _REFUSED = ("device_model", "os_name", "os_version", "os_build", "model_digest", "workload_digest", "virtual")
@@ -85,7 +88,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], names: tup
 def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
     """Spreads of the arm's metrics that both have, and the change of the medians in percent of the baseline.
 
-    A baseline median of 0 has no percentage and is left out of change_percent.
+    A baseline median of 0, or next to nothing beside the other, has no percentage.
     """
     before, after = baseline.report.arms[arm].metrics, run.report.arms[arm].metrics
     shared = [name for name in before if name in after]
@@ -102,12 +105,24 @@ def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
         ],
         metrics={name: (before[name], after[name]) for name in shared},
         change_percent={
-            name: (after[name].median - before[name].median) / before[name].median * 100.0
+            name: percent
             for name in shared
-            if before[name].median != 0
+            if (percent := change_percent(before[name].median, after[name].median)) is not None
         },
+        beyond_noise={name: _are_apart(before[name], after[name]) for name in shared},
         note=(
-            f"Medians on {run.report.device_model}. The two runs were not measured in pairs: heat, charge "
-            "and load may differ, so this is no verdict. For one, put both into one run as two arms."
+            f"Medians on {run.report.device_model}. There is no verdict across runs: differences are "
+            "shown, not judged. The two were not measured in pairs: heat, charge and load may differ. For a "
+            "verdict, put both into one run as two arms."
         ),
     )
+
+
+def _are_apart(before: Spread, after: Spread) -> bool | None:
+    """Whether not one trial of one run lies within the range of the other.
+
+    Of two equal sets of four, that happens once in 35 times by chance; of fewer, too often to say anything.
+    """
+    if min(before.n, after.n) < MIN_TRIALS:
+        return None
+    return before.max < after.min or after.max < before.min

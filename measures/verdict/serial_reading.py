@@ -1,9 +1,11 @@
-"""The automatic reading of a comparison with the serial arm (requirement C4), as a decision table.
+"""The automatic reading of a comparison of the serial arm with the paged one, as a decision table.
 
-A reading is of medians and says what to think of first; whether a change is real is the verdict's business.
+It explains only what is established: a change that its pairs do not tell from noise is `UNCLEAR`, and no rule
+speaks of a cause on account of it.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from measures.errors import AnalysisInputError
@@ -24,21 +26,27 @@ class ArmMedians:
     peak_footprint_bytes: float | None
     decode_tokens_per_s: float | None
     call_ttft_ns: float | None = None
+    prompt_tokens_computed: float | None = None
 
 
 class Move(StrEnum):
-    """Where a median went from baseline to candidate."""
+    """Where a median went from baseline to candidate. UNCLEAR: not beyond the noise of the pairs."""
 
     DOWN = "down"
     LEVEL = "level"
     UP = "up"
+    UNCLEAR = "unclear"
     MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric in both arms, in the unit shown; `percent` is (candidate - baseline) / baseline x 100."""
+    """One metric in both arms, in the unit shown; `percent` is (candidate - baseline) / baseline x 100.
 
+    name: the field of ArmMedians.
+    """
+
+    name: str
     metric: str
     unit: str
     baseline: float | None
@@ -50,7 +58,8 @@ class Change:
         if self.move is Move.MISSING:
             return f"{self.metric} not measured in both arms"
         before, after = _shown(self.baseline), _shown(self.candidate)
-        return f"{self.metric} {before} to {after} {self.unit}, {self.percent:+.1f} %"
+        doubt = ", not established" if self.move is Move.UNCLEAR else ""
+        return f"{self.metric} {before} to {after} {self.unit}, {self.percent:+.1f} %{doubt}"
 
 
 def _shown(value: float | None) -> str:
@@ -76,6 +85,7 @@ class Finding(StrEnum):
     MEMORY_GREW = "memory_grew"
     NO_DIFFERENCE = "no_difference"
     NO_READING = "no_reading"
+    NOT_ESTABLISHED = "not_established"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +116,12 @@ class ReadingRule:
     memory: frozenset[Move] = field(default=_ANY)
     rate: frozenset[Move] = field(default=_ANY)
     call: frozenset[Move] = field(default=_ANY)
+    computed: frozenset[Move] = field(default=_ANY)
 
     @property
     def columns(self) -> tuple[frozenset[Move], ...]:
         """Accepted moves in the order of the changes."""
-        return (self.wall, self.ttft, self.memory, self.rate, self.call)
+        return (self.wall, self.ttft, self.memory, self.rate, self.call, self.computed)
 
 
 RULES: tuple[ReadingRule, ...] = (
@@ -135,9 +146,10 @@ RULES: tuple[ReadingRule, ...] = (
     ),
     ReadingRule(
         Finding.RECOMPUTATION_AVOIDED,
-        "The gain is avoided recomputation: less wall time at about the same decode rate",
+        "The gain is avoided recomputation: fewer prompt tokens computed, the same decode rate",
         wall=_DOWN,
         rate=_LEVEL,
+        computed=_DOWN,
     ),
     ReadingRule(
         Finding.DECODE_FASTER,
@@ -153,20 +165,19 @@ RULES: tuple[ReadingRule, ...] = (
     ),
     ReadingRule(
         Finding.BATCH_LIMIT_TOO_HIGH,
-        "Slower than serial: the batch limit is too high for this device; lower it",
+        "Slower than serial; a lower batch limit may suit this device",
         wall=_UP,
     ),
     ReadingRule(
         Finding.TIME_LOST_OUTSIDE_DECODE,
-        "Contradictory: decoding is faster and yet the whole takes longer; "
-        "the time is lost in prefill or in waiting",
+        "Contradictory: decoding is faster and yet the whole takes longer; look at prefill and waiting",
         wall=_UP,
         rate=_UP,
     ),
     ReadingRule(Finding.PAGING_WORKS, "Paging works: peak memory is lower", memory=_DOWN),
     ReadingRule(
         Finding.MEMORY_GREW,
-        "Peak memory is higher: the block pool holds more than the serial arm's cache ever did",
+        "Peak memory is higher than the serial arm's",
         memory=_UP,
     ),
     ReadingRule(
@@ -177,26 +188,44 @@ RULES: tuple[ReadingRule, ...] = (
         memory=_UNMOVED,
         rate=_UNMOVED,
         call=_UNMOVED,
+        computed=_UNMOVED,
     ),
 )
 
 
-def read_result(baseline: ArmMedians, candidate: ArmMedians, level_percent: float) -> list[Sentence]:
+def read_result(
+    baseline: ArmMedians,
+    candidate: ArmMedians,
+    level_percent: float,
+    unclear: Collection[str] = (),
+) -> list[Sentence]:
     """What the change from the serial arm to the candidate means; the first sentence is on wall time.
 
-    A change of at most `level_percent` is "about the same". Where no row of RULES speaks, one sentence says
-    so with all the numbers: never silence. AnalysisInputError for values that are not positive.
+    A change of at most `level_percent` is "about the same". unclear: fields of ArmMedians whose change the
+    pairs do not establish. Where no row of RULES speaks, one sentence says so with all the numbers: never
+    silence. AnalysisInputError for values that are not positive.
     """
     if not 0 <= level_percent < 100:
         raise AnalysisInputError(f"level_percent: {level_percent} is not in [0, 100)")
-    changes = _changes(baseline, candidate, level_percent)
+    changes = tuple(
+        replace(change, move=Move.UNCLEAR)
+        if change.name in unclear and change.move is not Move.MISSING
+        else change
+        for change in _changes(baseline, candidate, level_percent)
+    )
     sentences = [_wall_sentence(baseline.wall_s, candidate.wall_s, changes[0])]
     for rule in RULES:
         if all(change.move in moves for change, moves in zip(changes, rule.columns, strict=True)):
             rests_on = tuple(c for c, moves in zip(changes, rule.columns, strict=True) if moves != _ANY)
             sentences.append(_sentence(rule.finding, rule.text, rests_on))
     if len(sentences) == 1:
-        sentences.append(_sentence(Finding.NO_READING, "No rule reads these changes", changes))
+        is_clear = all(change.move is not Move.UNCLEAR for change in changes)
+        finding, text = (
+            (Finding.NO_READING, "No rule reads these changes")
+            if is_clear
+            else (Finding.NOT_ESTABLISHED, "The pairs do not establish what moved, so no cause is named")
+        )
+        sentences.append(_sentence(finding, text, changes))
     return sentences
 
 
@@ -214,25 +243,29 @@ def _wall_sentence(baseline_s: float, candidate_s: float, change: Change) -> Sen
     return Sentence(Finding.WALL_TIME, text, (change,))
 
 
+_SHOWN = (
+    ("wall_s", "wall time", "s", 1.0),
+    ("ttft_ns", "agent's TTFT", "ms", 1e6),
+    ("peak_footprint_bytes", "peak memory", "MB", 1e6),
+    ("decode_tokens_per_s", "decode rate", "tokens/s", 1.0),
+    ("call_ttft_ns", "call's TTFT", "ms", 1e6),
+    ("prompt_tokens_computed", "prompt tokens computed", "tokens", 1.0),
+)
+"""Field of ArmMedians, name and unit that are shown, and what the value is divided by; in the order of
+ReadingRule.columns."""
+
+
 def _changes(baseline: ArmMedians, candidate: ArmMedians, level_percent: float) -> tuple[Change, ...]:
-    """Changes of wall, agent's TTFT, memory, rate and call's TTFT: the order of ReadingRule.columns, in the
-    units shown."""
-    shown = (
-        ("wall time", "s", 1.0, baseline.wall_s, candidate.wall_s),
-        ("agent's TTFT", "ms", 1e6, baseline.ttft_ns, candidate.ttft_ns),
-        ("peak memory", "MB", 1e6, baseline.peak_footprint_bytes, candidate.peak_footprint_bytes),
-        ("decode rate", "tokens/s", 1.0, baseline.decode_tokens_per_s, candidate.decode_tokens_per_s),
-        ("call's TTFT", "ms", 1e6, baseline.call_ttft_ns, candidate.call_ttft_ns),
-    )
-    return tuple(_change(name, unit, scale, pair, level_percent) for name, unit, scale, *pair in shown)
-
-
-def _change(metric: str, unit: str, scale: float, pair: list[float | None], level_percent: float) -> Change:
-    before, after = pair
-    if before is None or after is None:
-        return Change(metric, unit, None, None, None, Move.MISSING)
-    percent = -reduction_percent(before, after)
-    return Change(metric, unit, before / scale, after / scale, percent, _move(percent, level_percent))
+    changes = []
+    for name, metric, unit, scale in _SHOWN:
+        before, after = getattr(baseline, name), getattr(candidate, name)
+        if before is None or after is None:
+            changes.append(Change(name, metric, unit, None, None, None, Move.MISSING))
+            continue
+        percent = -reduction_percent(before, after)
+        move = _move(percent, level_percent)
+        changes.append(Change(name, metric, unit, before / scale, after / scale, percent, move))
+    return tuple(changes)
 
 
 def _move(percent: float, level_percent: float) -> Move:

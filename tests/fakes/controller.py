@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -207,7 +206,6 @@ class FakeController:
         held = [lease.lease_id for lease in hello.leases]
         return _json(
             HelloAnswer(
-                server_time=datetime.now(UTC),
                 hello_interval_s=self.hello_interval_s,
                 claim_wait_s=self.claim_wait_s,
                 continue_leases=[lease_id for lease_id in held if lease_id in live],
@@ -273,7 +271,6 @@ class FakeController:
             attempt.renewals += 1
         return _json(
             RenewAnswer(
-                server_time=datetime.now(UTC),
                 ttl_s=self.ttl_s,
                 renew_interval_s=self.renew_interval_s,
                 margin_s=self.margin_s,

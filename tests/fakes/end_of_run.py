@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from contract.failures import FailureReason
-from device_agent.targets.ios.classifier import Confidence, EndKind
+from contract.run_end import Confidence
+from device_agent.targets.ios.classifier import EndKind
 from device_agent.targets.ios.evidence import (
     Evidence,
     ExitSeen,

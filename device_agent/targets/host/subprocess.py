@@ -12,13 +12,13 @@ from pathlib import Path
 
 import psutil
 
-from contract.events import JetsamKilled
 from contract.failures import FailureReason
+from contract.run_end import Confidence, RunEnd
 from contract.runtime_link import runtime_arguments
 from device_agent.floor.attempt_folder import AttemptFolder, ProcessRecord
 from device_agent.floor.errors import LaunchError
 from device_agent.targets.host.memory_kills import counters_here, memory_kill_count
-from device_agent.targets.port import Diagnosis, ExitStatus, Observation
+from device_agent.targets.port import ExitStatus, Observation
 
 # Start times come in clock ticks of 10 ms and are computed from two readings.
 _SAME_START_S = 1.0
@@ -59,7 +59,7 @@ class _Signalled:
     def observations(self) -> Sequence[Observation]:
         return ()
 
-    def diagnosis(self) -> Diagnosis | None:
+    def end(self) -> RunEnd | None:
         """Linux tells no process why it was killed, but it counts its kills for memory."""
         status = self.exit_status()
         if status is None or status.signal != signal.SIGKILL or self._signalled:
@@ -67,17 +67,11 @@ class _Signalled:
         now = memory_kill_count(counters_here())
         if now is None or self._kills_before is None or now <= self._kills_before:
             return None
-        return Diagnosis(FailureReason.JETSAM, "the system killed it for memory", self._memory_kill)
-
-    def _memory_kill(self, seq: int, t_mono_ns: int) -> JetsamKilled:
-        return JetsamKilled(
-            seq=seq,
-            t_mono_ns=t_mono_ns,
-            report_found=False,
-            kill_reason="out of memory",
-            process_name="runtime",
-            pid=self._pid,
-            evidence=["SIGKILL that the agent did not send", "the system's count of memory kills rose"],
+        return RunEnd.because(
+            FailureReason.JETSAM,
+            "the system killed it for memory",
+            Confidence.LIKELY,
+            ["SIGKILL that the device agent did not send", "the system's count of memory kills rose"],
         )
 
     def _signal_group(self, number: signal.Signals) -> None:

@@ -6,16 +6,16 @@ limited or moved away. So more evidence for an end can only make that end more c
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from contract.failures import FailureReason
+from contract.run_end import Confidence, RunEnd
 from contract.runtime_link import RuntimeExit
 from device_agent.targets.ios import findings
-from device_agent.targets.ios.evidence import Evidence, own_victim
-from device_agent.targets.ios.jetsam_report import JetsamReport, ReportedProcess
+from device_agent.targets.ios.evidence import Evidence
 
 
 class EndKind(StrEnum):
@@ -33,15 +33,6 @@ class EndKind(StrEnum):
     STALL = "stall"
     REBOOT = "reboot"
     UNKNOWN = "unknown"
-
-
-class Confidence(IntEnum):
-    """PROVEN: the system names our process and what happened. LIKELY: direct sight. POSSIBLE: a hint."""
-
-    NONE = 0
-    POSSIBLE = 1
-    LIKELY = 2
-    PROVEN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,75 +95,62 @@ _REASON_OF_CODE: Final[Mapping[int, FailureReason]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How the run ended and what says so. reason None: the agent stopped it and knows why itself.
+class Claim:
+    """A kind of end that some rule speaks for. reason None: the device agent stopped it and knows why itself.
 
-    evidence: the lines that decided. missing: what would make it surer. others: lower claims, for a person.
-    settled: waiting longer will not help. report: the file that names our process, with our entry in it.
+    evidence: the lines that decided.
     """
 
     kind: EndKind
     confidence: Confidence
-    reason: FailureReason | None
     evidence: tuple[str, ...]
-    missing: tuple[str, ...]
-    others: tuple[str, ...]
-    settled: bool
-    report: JetsamReport | None = None
-    victim: ReportedProcess | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A rule that applies, with its lines."""
-
-    kind: EndKind
-    confidence: Confidence
-    lines: tuple[str, ...]
+    reason: FailureReason | None
 
 
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
     """Every rule that applies, the most certain first; never empty."""
-    applying = [Claim(rule.kind, rule.confidence, lines) for rule in RULES if (lines := rule.find(evidence))]
+    applying = [
+        Claim(rule.kind, rule.confidence, lines, _reason(rule.kind, evidence))
+        for rule in RULES
+        if (lines := rule.find(evidence))
+    ]
     # The sort is stable: among equals the order of the table stays.
     return tuple(sorted(applying, key=lambda claim: -claim.confidence))
 
 
-def classify(evidence: Evidence) -> Verdict:
-    """The verdict on what is known so far; never raises. Ask again with more evidence until it is settled."""
+def classify(evidence: Evidence) -> Claim:
+    """The end that is most certain by what is known so far, with every line for it; never raises."""
     claims = claims_of(evidence)
     best = claims[0]
-    report, victim = _own_entry(evidence) if best.kind is EndKind.JETSAM else (None, None)
-    return Verdict(
-        kind=best.kind,
-        confidence=best.confidence,
-        reason=_reason(best, evidence),
-        evidence=tuple(line for claim in claims if claim.kind is best.kind for line in claim.lines),
-        missing=findings.missing(evidence),
-        others=tuple(
-            f"{claim.kind.value}: {line}"
-            for claim in claims
-            if claim.kind not in {best.kind, EndKind.UNKNOWN}
-            for line in claim.lines
-        ),
-        settled=best.confidence is Confidence.PROVEN or evidence.gathering_over,
-        report=report,
-        victim=victim,
+    lines = tuple(line for claim in claims if claim.kind is best.kind for line in claim.evidence)
+    return replace(best, evidence=lines)
+
+
+def is_settled(claim: Claim, evidence: Evidence) -> bool:
+    """Waiting longer for evidence will not help."""
+    return claim.confidence is Confidence.PROVEN or evidence.gathering_over
+
+
+def run_end(claim: Claim, evidence: Evidence) -> RunEnd | None:
+    """For the attempt; None when the exit status or the device agent's own reason say it as well."""
+    if claim.reason is None or claim.kind in {EndKind.EXIT, EndKind.STOPPED}:
+        return None
+    others = [each for each in claims_of(evidence) if each.kind not in {claim.kind, EndKind.UNKNOWN}]
+    return RunEnd.because(
+        claim.reason,
+        "; ".join(claim.evidence) or claim.kind.value,
+        claim.confidence,
+        [
+            *claim.evidence,
+            *(f"missing: {gap}" for gap in findings.missing(evidence)),
+            *(f"{each.kind.value}: {line}" for each in others for line in each.evidence),
+        ],
     )
 
 
-def _reason(best: Claim, evidence: Evidence) -> FailureReason | None:
-    if best.kind is EndKind.STOPPED:
+def _reason(kind: EndKind, evidence: Evidence) -> FailureReason | None:
+    if kind is EndKind.STOPPED:
         return FailureReason.LEASE_EXPIRED if evidence.lease_expired else None
-    if best.kind is EndKind.EXIT and evidence.exit is not None and evidence.exit.code is not None:
+    if kind is EndKind.EXIT and evidence.exit is not None and evidence.exit.code is not None:
         return _REASON_OF_CODE.get(evidence.exit.code, FailureReason.RUNTIME_EXIT)
-    return REASON_OF_KIND[best.kind]
-
-
-def _own_entry(evidence: Evidence) -> tuple[JetsamReport | None, ReportedProcess | None]:
-    for found in evidence.reports:
-        if isinstance(found.content, JetsamReport):
-            victim = own_victim(evidence.process, found.content)
-            if victim is not None:
-                return found.content, victim
-    return None, None
+    return REASON_OF_KIND[kind]

@@ -12,7 +12,7 @@ import structlog
 from pydantic import ValidationError
 
 from contract.events import EventLineError, MemorySampled, parse_event
-from contract.failures import FailureReason
+from contract.run_end import Confidence
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.clock import monotonic_ns, seconds_ns
 from device_agent.ios_worker.protocol import (
@@ -28,7 +28,7 @@ from device_agent.ios_worker.protocol import (
     WorkerErrorKind,
 )
 from device_agent.targets.ios.attendant import Attendant
-from device_agent.targets.ios.classifier import Confidence, EndKind, Verdict, classify
+from device_agent.targets.ios.classifier import Claim, EndKind, classify, is_settled
 from device_agent.targets.ios.errors import DeviceFaultError
 from device_agent.targets.ios.evidence import (
     Evidence,
@@ -40,8 +40,6 @@ from device_agent.targets.ios.evidence import (
 )
 from device_agent.targets.ios.record import RunRecord
 from device_agent.targets.ios.start import remote_events, remote_folder, remote_log
-from device_agent.targets.ios.verdict_event import verdict_event
-from device_agent.targets.port import Diagnosis
 
 _log = structlog.get_logger(__name__)
 
@@ -98,19 +96,20 @@ class Gathering:
     _listed: bool = False
     _boot_after: str | None = None
 
-    async def verdict(self, memory: LastMemory | None) -> tuple[Verdict, Evidence]:
-        """Within settings.gather_s; at once when the first look is certain."""
+    async def claim(self, memory: LastMemory | None) -> tuple[Claim, Evidence]:
+        """The most certain end. Within settings.gather_s; at once when the first look is certain."""
         over_ns = monotonic_ns() + seconds_ns(self.device.settings.gather_s)
         while True:
             # A device that is away tells nothing more, and what we ended ourselves needs no report.
             over = monotonic_ns() >= over_ns or not self.device.attached
             evidence = self._evidence(memory, over=over)
-            verdict = classify(evidence)
-            stopped = verdict.kind is EndKind.STOPPED and verdict.confidence >= Confidence.LIKELY
-            if verdict.settled or stopped:
-                return verdict, evidence
+            claim = classify(evidence)
+            stopped = claim.kind is EndKind.STOPPED and claim.confidence >= Confidence.LIKELY
+            if is_settled(claim, evidence) or stopped:
+                return claim, evidence
             await self._look((over_ns - monotonic_ns()) / 1e9)
-            if classify(self._evidence(memory, over=False)).settled:
+            evidence = self._evidence(memory, over=False)
+            if is_settled(classify(evidence), evidence):
                 continue
             await asyncio.sleep(min(_POLL_S, max(0.0, (over_ns - monotonic_ns()) / 1e9)))
 
@@ -164,22 +163,6 @@ class Gathering:
             memory=memory,
             gathering_over=over,
         )
-
-
-def diagnosis_of(verdict: Verdict, evidence: Evidence) -> Diagnosis | None:
-    """For the attempt; None when the exit status or the agent's own reason say it as well."""
-    if verdict.reason is None or verdict.kind in {EndKind.EXIT, EndKind.STOPPED}:
-        return None
-    detail = "; ".join(verdict.evidence) or verdict.kind.value
-    event = verdict_event(verdict, evidence, 1, 0)
-    reason: FailureReason = verdict.reason
-    if event is None:
-        return Diagnosis(reason, detail)
-    return Diagnosis(
-        reason,
-        detail,
-        lambda seq, t_mono_ns: event.model_copy(update={"seq": seq, "t_mono_ns": t_mono_ns}),
-    )
 
 
 def last_memory(events: Path) -> LastMemory | None:

@@ -36,7 +36,8 @@ _MIB: Final = 1 << 20
 def jetsam_report(evidence: Evidence) -> Lines:
     """A JetsamEvent names our pid and name as a victim, after our start."""
     return tuple(
-        f"{found.file_name}: {victim.name} (pid {victim.pid}) was killed, {victim.reason}"
+        f"{found.file_name}: {victim.name} (pid {victim.pid}) was killed, {victim.reason}, "
+        f"{victim.resident_pages} pages of {found.content.memory.page_size_bytes} B"
         for found in evidence.reports
         if isinstance(found.content, JetsamReport)
         and (victim := own_victim(evidence.process, found.content)) is not None

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from contract.failures import FailureReason
+from contract.run_end import RunEnd
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.clock import monotonic_ns, seconds_ns
 from device_agent.ios_worker.protocol import (
@@ -28,16 +29,16 @@ from device_agent.ios_worker.protocol import (
     WorkerErrorKind,
 )
 from device_agent.targets.ios.attendant import Attendant
-from device_agent.targets.ios.classifier import EndKind
+from device_agent.targets.ios.classifier import EndKind, run_end
 from device_agent.targets.ios.conditions import reading_of
-from device_agent.targets.ios.ending import Gathering, clean_up, diagnosis_of, fetch_files, last_memory
+from device_agent.targets.ios.ending import Gathering, clean_up, fetch_files, last_memory
 from device_agent.targets.ios.errors import DeviceFaultError
 from device_agent.targets.ios.evidence import Evidence
 from device_agent.targets.ios.policy import abort_reason
 from device_agent.targets.ios.record import RunRecord, write_run
 from device_agent.targets.ios.sightings import Sightings
 from device_agent.targets.ios.start import write_lease
-from device_agent.targets.port import Diagnosis, ExitStatus, Observation
+from device_agent.targets.port import ExitStatus, Observation
 
 _log = structlog.get_logger(__name__)
 
@@ -73,7 +74,7 @@ class AppRun:
         self._wishes = _Wishes()
         self._wake = asyncio.Event()
         self._status: ExitStatus | None = None
-        self._diagnosis: Diagnosis | None = None
+        self._end: RunEnd | None = None
         self._connected = False
         self._began_ns = monotonic_ns()
         self._was_attached = False
@@ -114,8 +115,8 @@ class AppRun:
     def observations(self) -> Sequence[Observation]:
         return self._sightings.observations()
 
-    def diagnosis(self) -> Diagnosis | None:
-        return self._diagnosis
+    def end(self) -> RunEnd | None:
+        return self._end
 
     async def follow(self) -> None:
         """Until the app has ended and what it left is here; then exit_status says so, whatever happened."""
@@ -126,7 +127,7 @@ class AppRun:
             await self._finish()
         except Exception as error:
             _log.exception("run_broke", attempt_id=self._folder.attempt_id)
-            self._diagnosis = Diagnosis(FailureReason.AGENT_BUG, f"{type(error).__name__}: {error}")
+            self._end = RunEnd.because(FailureReason.AGENT_BUG, f"{type(error).__name__}: {error}")
         finally:
             self._device.on_notice = lambda notice: None
             self._device.on_presence = lambda: None
@@ -273,18 +274,18 @@ class AppRun:
         complete = device.attached and await fetch_files(device, self._folder, record.bundle_id)
         memory = await asyncio.to_thread(last_memory, self._folder.events_path)
         gathering = Gathering(device, record, self._sight)
-        verdict, evidence = await gathering.verdict(memory)
-        self._diagnosis = diagnosis_of(verdict, evidence)
-        if verdict.kind is EndKind.UNKNOWN and self._away_since_ns is not None:
-            self._diagnosis = Diagnosis(FailureReason.TRANSPORT_LOST, "the device did not answer any more")
+        claim, evidence = await gathering.claim(memory)
+        self._end = run_end(claim, evidence)
+        if claim.kind is EndKind.UNKNOWN and self._away_since_ns is not None:
+            self._end = RunEnd.because(FailureReason.TRANSPORT_LOST, "the device did not answer any more")
         if self._abort is not None:
-            self._diagnosis = Diagnosis(self._abort, "the agent ended it to spare the device")
+            self._end = RunEnd.because(self._abort, "the agent ended it to spare the device")
         _log.info(
             "app_ended",
             attempt_id=self._folder.attempt_id,
-            end=verdict.kind.value,
-            confidence=verdict.confidence.name,
-            evidence=list(verdict.evidence),
+            end=claim.kind.value,
+            confidence=claim.confidence.name,
+            evidence=list(claim.evidence),
         )
         if device.attached:
             await clean_up(device, self._folder, record.bundle_id, remove=complete)

@@ -21,6 +21,13 @@ def test_a_verdict_shows_change_interval_and_floor() -> None:
     assert "Change from serial to paged" in figure.layout.title.text
 
 
+def test_no_interval_and_no_floor_ends_at_the_frame() -> None:
+    report = story.device_report(1, verdicts=[story.verdict(floor_percent=2.0)])
+    low, high = verdict_figure(report, "serial", "paged").layout.xaxis.range
+    assert low < -63.9
+    assert high > 2.0
+
+
 def test_a_change_without_an_interval_is_a_point() -> None:
     report = story.device_report(1, verdicts=[story.verdict(interval_percent=None)])
     assert list(verdict_figure(report, "serial", "paged").data[0].x) == [-62.4, -62.4]

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from contract.events import AppCrashed, EventRefused, PhaseChanged, RuntimeExited
+from contract.events import EventRefused, PhaseChanged, RuntimeExited
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
 from contract.jobs import Limits
@@ -63,8 +63,8 @@ ENDINGS: dict[str, tuple[dict[str, Any], dict[str, float], str, FailureReason | 
     "a kill that the agent did not send": (
         {"then": "signal", "code": int(signal.SIGKILL), "torn": True},
         {},
-        "failed",
-        FailureReason.APP_CRASH,
+        "errored",
+        FailureReason.KILLED_OUTSIDE,
     ),
     "an exit code": ({"then": "exit", "code": 7}, {}, "failed", FailureReason.RUNTIME_EXIT),
     "an exit without a last event": ({"then": "exit"}, {}, "failed", FailureReason.RUNTIME_EXIT),
@@ -104,7 +104,7 @@ def test_a_crash_is_told_with_its_signal_and_the_end_of_the_log(
     spec = controller.submit(attempt_spec({"then": "signal", "code": int(signal.SIGABRT)}))
     result = controller.result_of(spec)
     told = controller.attempts[spec.attempt_id].events(Stream.DEVICE_AGENT)
-    assert [e.signal for e in told if isinstance(e, AppCrashed)] == [signal.SIGABRT]
+    assert [e.signal for e in told if isinstance(e, RuntimeExited)] == [signal.SIGABRT]
     assert "fake runtime starts" in result.detail
 
 

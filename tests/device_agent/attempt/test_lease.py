@@ -1,7 +1,6 @@
 """What to do with a lease, as tables: one line, one situation."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -287,7 +286,6 @@ def test_every_instruction_is_in_the_table() -> None:
 
 def renew_answer(ttl_s: float, margin_s: float, interval_s: float) -> RenewAnswer:
     return RenewAnswer(
-        server_time=datetime(2026, 1, 1, tzinfo=UTC),
         ttl_s=ttl_s,
         renew_interval_s=interval_s,
         margin_s=margin_s,

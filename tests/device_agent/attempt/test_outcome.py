@@ -4,8 +4,10 @@ import pytest
 
 from contract.events import RuntimeFinished
 from contract.failures import FAILURES, FailureReason, Fault
-from device_agent.attempt.outcome import Ending, conclude, outcome_of
-from device_agent.targets.port import Diagnosis, ExitStatus
+from contract.run_end import RunEnd, outcome_of
+from device_agent.attempt.outcome import conclude
+from device_agent.collect.intake import Progress
+from device_agent.targets.port import ExitStatus
 
 R = FailureReason
 
@@ -19,8 +21,10 @@ def ending(
     last: RuntimeFinished | None = None,
     stop: FailureReason | None = None,
     invalid: str = "",
-) -> Ending:
-    return Ending(status, last, stop, invalid, diagnosis=None, detail="log")
+    told: RunEnd | None = None,
+) -> RunEnd:
+    because = RunEnd.because(stop) if stop is not None else None
+    return conclude(status, Progress(0, finished=last, invalid=invalid), because, told, "log")
 
 
 DONE = finished("completed")
@@ -53,22 +57,19 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("given", "outcome", "reason"), TABLE)
-def test_an_ending_has_one_verdict(given: Ending, outcome: str, reason: FailureReason | None) -> None:
-    verdict = conclude(given)
-    assert (verdict.outcome, verdict.reason) == (outcome, reason)
+def test_an_attempt_has_one_end(given: RunEnd, outcome: str, reason: FailureReason | None) -> None:
+    assert (given.outcome, given.reason) == (outcome, reason)
 
 
 def test_a_kill_while_the_system_killed_for_memory_is_no_crash() -> None:
-    killed = Ending(ExitStatus(None, 9), None, None, "", Diagnosis(R.JETSAM, "out of memory"), "")
-    assert conclude(killed).reason is R.JETSAM
+    told = RunEnd.because(R.JETSAM, "out of memory")
+    assert ending(ExitStatus(None, 9), told=told).reason is R.JETSAM
 
 
 def test_the_device_explains_a_silence_but_not_what_the_agent_did_for_its_own_reasons() -> None:
-    gone = Diagnosis(R.DEVICE_DISCONNECTED, "detached")
-    stalled = Ending(ExitStatus(None, None), None, R.RUNTIME_STALLED, "", gone, "")
-    fenced = Ending(ExitStatus(None, None), None, R.LEASE_EXPIRED, "", gone, "")
-    assert conclude(stalled).reason is R.DEVICE_DISCONNECTED
-    assert conclude(fenced).reason is R.LEASE_EXPIRED
+    gone = RunEnd.because(R.DEVICE_DISCONNECTED, "detached")
+    assert ending(ExitStatus(None, None), stop=R.RUNTIME_STALLED, told=gone).reason is R.DEVICE_DISCONNECTED
+    assert ending(ExitStatus(None, None), stop=R.LEASE_EXPIRED, told=gone).reason is R.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize("reason", FailureReason)

@@ -175,13 +175,8 @@ def test_heat_just_before_the_trial_or_within_it_counts_heat_after_it_does_not()
 def test_what_went_wrong_is_collected_from_all_streams() -> None:
     story = _started()
     story.control("runtime_finished", 5, status="failed", reason="model_corrupt", detail="bad magic")
-    story.add(
-        Stream.DEVICE_AGENT,
-        "jetsam_killed",
-        report_found=False,
-        kill_reason="per-process-limit",
-        process_name="app",
-    )
-    story.add(Stream.DEVICE_AGENT, "app_crashed", signal=11)
+    for reason, signal in (("jetsam", 9), ("app_crash", 11)):
+        end = {"outcome": "failed", "reason": reason, "detail": f"signal {signal}"}
+        story.add(Stream.DEVICE_AGENT, "runtime_exited", exit_code=None, signal=signal, end=end)
     reasons = [note.reason for note in attempt_facts(story.events).failure_notes]
     assert reasons == [FailureReason.MODEL_CORRUPT, FailureReason.JETSAM, FailureReason.APP_CRASH]

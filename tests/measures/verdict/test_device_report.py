@@ -1,6 +1,8 @@
 """The report of one job: arms, reduction and speed-up, reading, failures with advice, sample texts."""
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,33 @@ def test_reduction_and_speed_up_are_both_told_and_not_mixed_up() -> None:
     report = _report(paired_story(PLAN))
     assert report.wall_reduction_percent == pytest.approx(60.0, rel=0.01)
     assert report.speedup == pytest.approx(2.5, rel=0.01)
+
+
+CAUSES = ("works", "gain is", "slowly", "Slower", "waits longer", "Contradictory", "Peak memory is higher")
+
+
+def _reading_of_equal_arms(seed: int) -> str:
+    noise = random.Random(seed)
+
+    def vary(_: TrialSpec) -> dict[str, Any]:
+        wall_ms = 1000.0 * noise.uniform(0.8, 1.25)
+        call = CallStory("a1", token_ms=[wall_ms * share for share in (0.5, 0.7, 0.9)])
+        return {"calls": [call], "finished_ms": wall_ms, "footprint_bytes": 400_000_000}
+
+    return " ".join(_report(paired_story(PLAN, vary)).reading)
+
+
+def test_two_equal_arms_whose_trials_only_vary_have_a_cause_no_oftener_than_the_level_allows() -> None:
+    readings = [_reading_of_equal_arms(seed) for seed in range(40)]
+    assert all("Wall time" in reading for reading in readings)
+    # 5 % for better and 5 % for worse; that the medians differ by more than 3 % is the rule here.
+    assert sum(any(cause in reading for cause in CAUSES) for reading in readings) <= 6
+    assert sum("do not establish what moved" in reading for reading in readings) >= 30
+
+
+def test_serial_against_serial_has_no_reading() -> None:
+    arms = [arm.model_copy(update={"mode": "serial"}) for arm in PLAN.arms]
+    assert _report(paired_story(PLAN), replace(PLAN, arms=arms)).reading == []
 
 
 def test_the_reading_says_what_the_change_means() -> None:

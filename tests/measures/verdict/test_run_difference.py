@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from contract.rest import DeviceReportView, Spread
-from contract.states import TargetKind
-from measures.verdict.device_report import DeviceIdentity, device_report
+from measures.verdict.device_report import device_report
 from measures.verdict.run_difference import RunSide, compare, obstacles
+from tests.fakes.identity import HOST
 from tests.fakes.paired_attempt import comparison_plan, measured, paired_story
 
 PLAN = comparison_plan(pairs=2)
@@ -17,17 +17,17 @@ PLAN = comparison_plan(pairs=2)
 def _side(run: str, digest: str = "sha256:a", **conditions: Any) -> RunSide:
     story = paired_story(PLAN)
     story.conditions(**conditions)
-    identity = DeviceIdentity(
-        "job_01J00000000000000000000000", "", "host-1", "m", "1", TargetKind.HOST, False
-    )
-    report = device_report(identity, PLAN, measured(story), {}, None)
+    report = device_report(replace(HOST, device_model="m", os_version="1"), PLAN, measured(story), {}, None)
     return RunSide(f"run_01J0000000000000000000000{run}", digest, report)
 
 
 def _with_wall(side: RunSide, median: float) -> RunSide:
+    return _with_spread(side, Spread(median=median, min=median, max=median, n=1))
+
+
+def _with_spread(side: RunSide, wall_s: Spread) -> RunSide:
     arm = side.report.arms["paged"]
-    metrics = {"wall_s": Spread(median=median, min=median, max=median, n=1)}
-    arms = {"paged": arm.model_copy(update={"metrics": metrics})}
+    arms = {"paged": arm.model_copy(update={"metrics": {"wall_s": wall_s}})}
     report: DeviceReportView = side.report.model_copy(update={"arms": arms})
     return RunSide(side.run_id, side.workload_digest, report)
 
@@ -101,6 +101,25 @@ def test_the_change_is_of_the_medians_in_percent_of_the_baseline() -> None:
     comparison = compare(_with_wall(_side("0"), 2.0), _with_wall(_side("1"), 1.5), "paged")
     assert comparison.change_percent == {"wall_s": -25.0}
     assert comparison.metrics["wall_s"][0].median == 2.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "trials", "beyond"),
+    [
+        ((1.0, 1.2), (1.3, 1.5), 4, True),
+        ((1.3, 1.5), (1.0, 1.2), 4, True),
+        ((1.0, 1.2), (1.2, 1.5), 4, False),
+        ((1.0, 1.2), (1.3, 1.5), 3, None),
+    ],
+)
+def test_a_difference_is_beyond_the_noise_where_the_trials_lie_apart(
+    before: tuple[float, float], after: tuple[float, float], trials: int, beyond: bool | None
+) -> None:
+    sides = []
+    for run, (low, high) in (("0", before), ("1", after)):
+        spread = Spread(median=(low + high) / 2, min=low, max=high, n=trials)
+        sides.append(_with_spread(_side(run), spread))
+    assert compare(sides[0], sides[1], "paged").beyond_noise == {"wall_s": beyond}
 
 
 def test_a_baseline_of_zero_has_no_percentage() -> None:

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from contract.events import AppCrashed, JetsamKilled, event_line, parse_event
+from contract.events import RuntimeExited, event_line, parse_event
 from contract.failures import FAILURES
 from device_agent.targets.ios.classifier import (
     REASON_OF_KIND,
     RULES,
     EndKind,
     classify,
+    is_settled,
+    run_end,
 )
 from device_agent.targets.ios.evidence import (
     Evidence,
@@ -19,7 +21,7 @@ from device_agent.targets.ios.evidence import (
     UnreadableReport,
     read_reports,
 )
-from device_agent.targets.ios.verdict_event import verdict_event
+from device_agent.targets.ios.findings import missing
 from tests.fakes.end_of_run import (
     AT_LIMIT,
     KILL_LINE,
@@ -63,26 +65,26 @@ def test_a_report_that_is_not_ours_proves_nothing(case: str) -> None:
     evidence = both(reports(NOT_OURS[case]), exit=KILLED)
     verdict = classify(evidence)
     assert (verdict.kind, verdict.confidence) == (K.KILLED_OUTSIDE, C.LIKELY)
-    assert any("no report names our pid and name" in gap for gap in verdict.missing)
+    assert any("no report names our pid and name" in gap for gap in missing(evidence))
 
 
 def test_a_missing_report_is_told_and_never_decides() -> None:
     unlisted, listed = seen(exit=KILLED), seen(exit=KILLED, reports_listed=True)
     assert classify(unlisted).kind is classify(listed).kind is K.KILLED_OUTSIDE
-    assert "the device's reports were not listed after the end" in classify(unlisted).missing
-    assert "no report names our pid and name; they are late, rate limited or moved at times" in (
-        classify(listed).missing
+    assert "the device's reports were not listed after the end" in missing(unlisted)
+    assert "no report names our pid and name; they are late, rate limited or moved at times" in missing(
+        listed
     )
 
 
 def test_a_report_about_our_name_that_is_not_ours_is_told_to_the_person() -> None:
-    verdict = classify(both(reports(jetsam(victim(pid=299))), exit=KILLED))
-    assert any("with pid 299" in gap and "not ours" in gap for gap in verdict.missing)
+    evidence = both(reports(jetsam(victim(pid=299))), exit=KILLED)
+    assert any("with pid 299" in gap and "not ours" in gap for gap in missing(evidence))
 
 
 def test_an_unreadable_report_is_told() -> None:
-    verdict = classify(seen(unreadable_reports=(UnreadableReport("JetsamEvent-x.ips", "cut"),)))
-    assert "JetsamEvent-x.ips could not be read: cut" in verdict.missing
+    evidence = seen(unreadable_reports=(UnreadableReport("JetsamEvent-x.ips", "cut"),))
+    assert "JetsamEvent-x.ips could not be read: cut" in missing(evidence)
 
 
 @pytest.mark.parametrize(
@@ -125,66 +127,62 @@ def test_memory_is_short_only_when_the_headroom_is_known(memory: LastMemory, nea
 
 
 def test_gathering_goes_on_until_something_is_proven_or_the_deadline_passes() -> None:
-    assert not classify(seen(exit=KILLED)).settled
-    assert classify(seen(exit=KILLED, gathering_over=True)).settled
-    assert classify(both(reports(jetsam(victim())), exit=KILLED)).settled
+    unsettled, over = seen(exit=KILLED), seen(exit=KILLED, gathering_over=True)
+    proven = both(reports(jetsam(victim())), exit=KILLED)
+    assert [is_settled(classify(each), each) for each in (unsettled, over, proven)] == [False, True, True]
 
 
 def test_a_late_report_turns_a_kill_from_outside_into_jetsam() -> None:
     early = seen(exit=KILLED, reports_listed=True, gathering_over=True)
     late = both(reports(jetsam(victim(rpages=89600))), exit=KILLED, gathering_over=True)
     assert classify(early).kind is K.KILLED_OUTSIDE
-    verdict = classify(late)
-    assert (verdict.kind, verdict.victim.resident_pages) == (K.JETSAM, 89600)
+    claim = classify(late)
+    assert claim.kind is K.JETSAM
+    assert any("89600 pages of 16384 B" in line for line in claim.evidence)
 
 
 def test_a_late_report_confirms_what_was_inferred() -> None:
     inferred = seen(exit=KILLED, memory=AT_LIMIT)
     late = both(reports(jetsam(victim())), exit=KILLED, memory=AT_LIMIT)
-    verdict = classify(late)
-    assert classify(inferred).kind is verdict.kind is K.JETSAM
-    assert classify(inferred).confidence < verdict.confidence
-    assert verdict.report is not None
-    assert verdict.report.memory.page_size_bytes == 16384
+    assert classify(inferred).kind is classify(late).kind is K.JETSAM
+    assert classify(inferred).confidence < classify(late).confidence
 
 
-def test_the_event_of_a_kill_carries_report_and_evidence() -> None:
-    evidence = both(reports(jetsam(victim(rpages=89600))), exit=KILLED)
-    event = verdict_event(classify(evidence), evidence, 4, 7)
-    assert isinstance(event, JetsamKilled)
-    assert (event.report_found, event.kill_reason, event.footprint_pages) == (
-        True,
-        "per-process-limit",
-        89600,
-    )
-    assert parse_event(event_line(event)) == event
-    inferred = seen(exit=KILLED, memory=AT_LIMIT)
-    event = verdict_event(classify(inferred), inferred, 4, 7)
-    assert isinstance(event, JetsamKilled)
-    assert (event.report_found, event.footprint_pages) == (False, None)
-    assert any(line.startswith("missing:") for line in event.evidence)
+def exit_event(evidence: Evidence) -> RuntimeExited:
+    """As the device agent records it."""
+    end = run_end(classify(evidence), evidence)
+    return RuntimeExited(seq=4, t_mono_ns=7, exit_code=None, signal=9, end=end)
 
 
-def test_what_a_device_calls_its_reports_never_makes_an_event_that_cannot_be_sent() -> None:
+def test_the_end_carries_what_was_seen_and_what_would_make_it_surer() -> None:
+    proven = exit_event(both(reports(jetsam(victim(rpages=89600))), exit=KILLED))
+    assert proven.end is not None
+    assert "per-process-limit" in proven.end.detail
+    assert proven.end.confidence is C.PROVEN
+    assert parse_event(event_line(proven)) == proven
+    inferred = exit_event(seen(exit=KILLED, memory=AT_LIMIT))
+    assert inferred.end is not None
+    assert inferred.end.confidence < C.PROVEN
+    assert any(line.startswith("missing:") for line in inferred.end.evidence)
+
+
+def test_what_a_device_calls_its_reports_never_makes_an_end_that_cannot_be_sent() -> None:
     names = [f"{at}-" + "\udcff\0" * 4000 for at in range(60)]
     found, unreadable = read_reports((name, jetsam(victim())) for name in names)
-    evidence = replace(Evidence(OURS), reports=found, unreadable_reports=unreadable)
-    event = verdict_event(classify(evidence), evidence, 1, 1)
-    assert isinstance(event, JetsamKilled)
+    event = exit_event(replace(Evidence(OURS), reports=found, unreadable_reports=unreadable))
+    assert event.end is not None
     assert parse_event(event_line(event)) == event
 
 
 @pytest.mark.parametrize("case", TABLE, ids=str)
-def test_an_event_names_the_verdicts_reason_and_is_written_for_kills_and_crashes_only(case: str) -> None:
-    evidence, kind, _, reason = TABLE[case]
-    event = verdict_event(classify(evidence), evidence, 1, 1)
-    if kind is K.JETSAM:
-        assert isinstance(event, JetsamKilled)
-    elif kind in {K.CRASH, K.WATCHDOG, K.HEAT, K.KILLED_OUTSIDE}:
-        assert isinstance(event, AppCrashed)
-        assert event.reason is reason
+def test_an_end_is_told_unless_the_exit_status_or_the_device_agent_says_it_as_well(case: str) -> None:
+    evidence, kind, confidence, reason = TABLE[case]
+    end = run_end(classify(evidence), evidence)
+    if kind in {K.EXIT, K.STOPPED}:
+        assert end is None
     else:
-        assert event is None
+        assert end is not None
+        assert (end.reason, end.confidence) == (reason, confidence)
 
 
 def test_every_reason_says_whether_another_try_helps() -> None:

@@ -5,13 +5,13 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.events import event_line, parse_event
+from contract.events import RuntimeExited, event_line, parse_event
+from contract.run_end import Confidence
 from device_agent.targets.ios.classifier import (
-    Confidence,
     EndKind,
-    Verdict,
     claims_of,
     classify,
+    run_end,
 )
 from device_agent.targets.ios.evidence import (
     Evidence,
@@ -19,7 +19,6 @@ from device_agent.targets.ios.evidence import (
     LastMemory,
     LogLine,
 )
-from device_agent.targets.ios.verdict_event import verdict_event
 from tests.fakes.end_of_run import KILL_LINE, NOT_OURS, QUIT, C, K, both, reports
 from tests.fakes.ips_reports import (
     FORCE_QUIT,
@@ -96,12 +95,12 @@ def more(evidence: Evidence, kind: EndKind) -> Evidence:
 
 @settings(max_examples=300, deadline=None)
 @given(evidences())
-def test_any_evidence_has_a_verdict_that_an_event_can_carry(evidence: Evidence) -> None:
-    verdict = classify(evidence)
-    assert isinstance(verdict, Verdict)
-    assert (verdict.reason is None) <= (verdict.kind is K.STOPPED)
-    event = verdict_event(verdict, evidence, 1, 1)
-    assert event is None or parse_event(event_line(event)) == event
+def test_any_evidence_has_an_end_that_an_event_can_carry(evidence: Evidence) -> None:
+    claim = classify(evidence)
+    assert (claim.reason is None) <= (claim.kind is K.STOPPED)
+    end = run_end(claim, evidence)
+    event = RuntimeExited(seq=1, t_mono_ns=1, exit_code=None, signal=None, end=end)
+    assert parse_event(event_line(event)) == event
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,17 +1,11 @@
-"""Pieces of an end: the app's own last word, and the verdict as a diagnosis."""
+"""Pieces of an end: the app's own last word on its memory, and what names its files."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
-from contract.events import JetsamKilled
-from contract.failures import FailureReason
-from device_agent.targets.ios.classifier import classify
-from device_agent.targets.ios.ending import diagnosis_of, last_memory
-from device_agent.targets.ios.evidence import Evidence, ExitSeen, LastMemory, LogLine, OwnProcess
+from device_agent.targets.ios.ending import last_memory
+from device_agent.targets.ios.evidence import LastMemory
 from device_agent.targets.ios.model_files import ModelDigests
 from device_agent.targets.ios.start import port_of
-
-OWN = OwnProcess(7, "Runner", datetime(2026, 11, 29, tzinfo=UTC))
 
 
 def sample(seq: int, footprint_bytes: int) -> str:
@@ -32,23 +26,6 @@ def test_without_a_sample_or_a_file_there_is_no_last_word(tmp_path: Path) -> Non
     assert last_memory(events) is None
     events.write_text('{"type":"memory_sampled"}\nnot json "memory_sampled"\n')
     assert last_memory(events) is None
-
-
-def test_a_kill_for_memory_is_a_reason_and_an_event_with_the_number_that_it_gets() -> None:
-    line = LogLine(0, "memorystatus: killing_specific_process pid 7 [Runner] (per-process-limit 10)")
-    evidence = Evidence(process=OWN, exit=ExitSeen(None, 9), log_lines=(line,))
-    diagnosis = diagnosis_of(classify(evidence), evidence)
-    assert diagnosis is not None
-    assert diagnosis.reason is FailureReason.JETSAM
-    assert diagnosis.event is not None
-    event = diagnosis.event(12, 34)
-    assert isinstance(event, JetsamKilled)
-    assert (event.seq, event.t_mono_ns, event.report_found) == (12, 34, False)
-
-
-def test_an_exit_with_a_code_needs_no_diagnosis() -> None:
-    evidence = Evidence(process=OWN, exit=ExitSeen(0, None))
-    assert diagnosis_of(classify(evidence), evidence) is None
 
 
 def test_a_model_is_known_by_its_content_wherever_it_lies(tmp_path: Path) -> None:

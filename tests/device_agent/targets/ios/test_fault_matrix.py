@@ -43,22 +43,22 @@ CELLS = {
         keeps_events=False,
     ),
     "the cable is out in the middle of a push": Cell("detach", None, {"for_s": 1.0}, at="push:1000"),
-    "the app crashes": Cell("crash", R.APP_CRASH, events=("app_crashed",), retried=False),
-    "memory": Cell("jetsam", R.JETSAM, events=("jetsam_killed",), retried=False),
+    "the app crashes": Cell("crash", R.APP_CRASH, events=("runtime_exited",), retried=False),
+    "memory": Cell("jetsam", R.JETSAM, events=("runtime_exited",), retried=False),
     "memory, and the report is not written": Cell(
-        "jetsam", R.JETSAM, {"report": "missing"}, events=("jetsam_killed",), in_short=False
+        "jetsam", R.JETSAM, {"report": "missing"}, events=("runtime_exited",), in_short=False
     ),
     "memory, and the report comes after a flush": Cell(
-        "jetsam", R.JETSAM, {"report": "pending"}, events=("jetsam_killed",), in_short=False
+        "jetsam", R.JETSAM, {"report": "pending"}, events=("runtime_exited",), in_short=False
     ),
     "memory, and the report is retired": Cell(
-        "jetsam", R.JETSAM, {"report": "retired"}, events=("jetsam_killed",), in_short=False
+        "jetsam", R.JETSAM, {"report": "retired"}, events=("runtime_exited",), in_short=False
     ),
     "memory, with several victims": Cell(
-        "jetsam", R.JETSAM, {"report": "several"}, events=("jetsam_killed",), in_short=False
+        "jetsam", R.JETSAM, {"report": "several"}, events=("runtime_exited",), in_short=False
     ),
-    "the system's watchdog": Cell("watchdog", R.WATCHDOG_KILLED, events=("app_crashed",)),
-    "killed from outside": Cell("kill", R.KILLED_OUTSIDE, events=("app_crashed",)),
+    "the system's watchdog": Cell("watchdog", R.WATCHDOG_KILLED, events=("runtime_exited",)),
+    "killed from outside": Cell("kill", R.KILLED_OUTSIDE, events=("runtime_exited",)),
     "the app freezes": Cell("freeze", R.RUNTIME_STALLED, script={"tokens": 100}, retried=False),
     "the link is silent for a moment": Cell("stall", None, {"for_s": 2.0}, script={"tokens": 100}),
     "the device restarts": Cell(
