@@ -4,17 +4,19 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from client.connection import Ask, Connection, Patience
+from contract import routes
 from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
 from contract.headers import IDEMPOTENCY_KEY_HEADER
 from contract.health import Health
+from contract.queries import DevicesQuery
 from contract.rest import (
     AttemptView,
     Comparison,
@@ -32,6 +34,9 @@ from contract.rest import (
     RunView,
     WorkloadList,
 )
+from contract.routes import Route
+
+Answer = TypeVar("Answer")
 
 EVENTS_PER_PAGE: Final = 1000
 
@@ -67,6 +72,25 @@ class DynofarmClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connection.__exit__(kind, error, trace)
+
+    def call(
+        self,
+        route: Route[Answer],
+        body: BaseModel | None = None,
+        query: BaseModel | None = None,
+        **names: str,
+    ) -> Answer:
+        """The answer of any route; `names` are the parameters of its path."""
+        asked = query.model_dump(mode="json", exclude_none=True) if query is not None else {}
+        ask = Ask(
+            route.method,
+            route.path(**names),
+            route.answer,
+            query=asked,
+            body=body,
+            idempotent=route.repeatable,
+        )
+        return self._connection.ask(ask)
 
     # --- runs
 
@@ -156,9 +180,17 @@ class DynofarmClient:
 
     # --- devices
 
-    def devices(self) -> DevicePage:
-        """All devices of the farm."""
-        return self._connection.ask(Ask("GET", "/v1/devices", DevicePage))
+    def devices(self, query: DevicesQuery | None = None) -> DevicePage:
+        """All devices that match, every page in one."""
+        asked = query or DevicesQuery()
+        found: list[DeviceView] = []
+        while True:
+            page = self.call(routes.LIST_DEVICES, query=asked)
+            found += page.devices
+            # A server that does not move on must not be asked for ever.
+            if page.next_page_token is None or page.next_page_token == asked.page_token:
+                return DevicePage(devices=found)
+            asked = asked.model_copy(update={"page_token": page.next_page_token})
 
     def device(self, device_id: str) -> DeviceView:
         """One device."""

@@ -7,7 +7,22 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from client.commands import bench, calibrate, demo, devices, farm, gate, runs, trace, virtual, workloads
+from client.commands import (
+    artifacts,
+    audit,
+    bench,
+    calibrate,
+    demo,
+    device_agents,
+    devices,
+    farm,
+    gate,
+    runs,
+    tokens,
+    trace,
+    virtual,
+    workloads,
+)
 from client.errors import ClientError, UsageError
 from client.options import (
     INTERRUPTED_EXIT,
@@ -62,14 +77,31 @@ command(app, "gate", gate.GateOptions, gate.gate)
 command(app, "runs", runs.RunsOptions, runs.runs)
 command(app, "cancel", RunOptions, runs.cancel)
 command(app, "trace", trace.TraceOptions, trace.trace)
+command(app, "artifacts", artifacts.ArtifactsOptions, artifacts.artifacts)
+command(app, "audit", audit.AuditOptions, audit.audit)
 
 _devices = _group("The devices of the farm.")
 app.add_typer(_devices, name="devices")
-command(_devices, "list", ControllerOptions, devices.list_devices)
+command(_devices, "list", devices.DevicesOptions, devices.list_devices)
 command(_devices, "show", devices.DeviceOptions, devices.show)
 command(_devices, "quarantine", devices.DeviceActionOptions, devices.quarantine)
 command(_devices, "release", devices.DeviceActionOptions, devices.release)
 command(_devices, "maintain", devices.DeviceActionOptions, devices.maintain)
+command(_devices, "reserve", devices.ReserveOptions, devices.reserve)
+command(_devices, "retire", devices.DeviceActionOptions, devices.retire)
+command(_devices, "history", devices.HistoryOptions, devices.history)
+
+_device_agents = _group("The device agents: the processes beside devices.")
+app.add_typer(_device_agents, name="device-agents")
+command(_device_agents, "list", ControllerOptions, device_agents.list_device_agents)
+command(_device_agents, "drain", device_agents.DeviceAgentActionOptions, device_agents.drain)
+command(_device_agents, "resume", device_agents.DeviceAgentActionOptions, device_agents.resume)
+
+_tokens = _group("The tokens of people, programs and new device agents.")
+app.add_typer(_tokens, name="tokens")
+command(_tokens, "list", tokens.TokensOptions, tokens.list_tokens)
+command(_tokens, "create", tokens.TokenCreateOptions, tokens.create)
+command(_tokens, "revoke", tokens.TokenOptions, tokens.revoke)
 
 _workloads = _group("The workloads that a run can name.")
 app.add_typer(_workloads, name="workloads")

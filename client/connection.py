@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 
 from client.errors import ClientError, ControllerUnreachableError, UnexpectedAnswerError, UsageError
 from client.problem_errors import error_of
 
-Answer = TypeVar("Answer", bound=BaseModel)
+Answer = TypeVar("Answer")
 
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _RETRIED: Final = frozenset(
@@ -174,8 +174,10 @@ def _retry_after_s(response: httpx.Response) -> float:
 
 
 def _parsed(ask: Ask[Answer], response: httpx.Response) -> Answer:
+    if ask.answer is bytes:
+        return cast("Answer", response.content)
     try:
-        return ask.answer.model_validate_json(response.content)
+        return TypeAdapter(ask.answer).validate_json(response.content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field_name = ".".join(str(part) for part in first["loc"])

@@ -17,7 +17,7 @@ from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_toke
 
 def runs_table(runs: Sequence[RunView]) -> RenderableType:
     """One row per run."""
-    table = _table("run", "state", "jobs", "submitted")
+    table = rows_table("run", "state", "jobs", "submitted")
     for run in runs:
         jobs = Counter(job.outcome or job.state for job in run.jobs)
         shown_jobs = ", ".join(f"{count} {state}" for state, count in jobs.items())
@@ -30,7 +30,7 @@ def runs_table(runs: Sequence[RunView]) -> RenderableType:
 def run_view(run: RunView) -> RenderableType:
     """A run with its jobs and their attempts."""
     head = Text(f"run {run.run_id}: {run.outcome or run.state}, {run.workload} on {run.model}")
-    table = _table("job", "state", "attempts", "waits for")
+    table = rows_table("job", "state", "attempts", "waits for")
     for job in run.jobs:
         tries = "\n".join(
             f"{try_.number} {try_.reason or try_.state} {try_.attempt_id}" for try_ in job.attempts
@@ -42,18 +42,27 @@ def run_view(run: RunView) -> RenderableType:
 
 def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
     """One row per device."""
-    table = _table("device", "kind", "state", "device model", "OS", "language models", "why")
+    table = rows_table("device", "kind", "state", "device model", "OS", "language models", "why")
     for device in devices:
         table.add_row(
             device.device_id,
             f"{device.kind}, emulated" if device.virtual else device.kind,
-            device.state,
+            _standing(device),
             printable(device.device_model),
             printable(f"{device.os_name} {device.os_version}"),
             printable(", ".join(_marked_models(device))),
             printable("; ".join(map(reason_text, device.reasons))),
         )
     return table if devices else Text("no devices yet; `dynofarm agent` on a machine adds it")
+
+
+def _standing(device: DeviceView) -> str:
+    """Its state, and what a person has decided beyond it."""
+    if device.then is not None:
+        return f"{device.state}, then {device.then}"
+    if device.reserved_until is not None:
+        return f"{device.state} until {moment(device.reserved_until)}"
+    return device.state
 
 
 def reason_text(reason: str) -> str:
@@ -75,7 +84,7 @@ def device_view(device: DeviceView) -> RenderableType:
     rows = {
         "device": device.device_id,
         "kind": f"{device.kind}, emulated" if device.virtual else device.kind,
-        "state": f"{device.state} since {moment(device.state_since)}",
+        "state": f"{_standing(device)}, since {moment(device.state_since)}",
         "why": "\n".join(map(reason_text, device.reasons)) or "–",
         "model": device.device_model,
         "OS": f"{device.os_name} {device.os_version} {device.os_build}".strip(),
@@ -97,7 +106,7 @@ def device_view(device: DeviceView) -> RenderableType:
 
 def workloads_table(workloads: Sequence[WorkloadView]) -> RenderableType:
     """One row per workload, with its parameters and their defaults."""
-    table = _table("workload", "title", "parameters")
+    table = rows_table("workload", "title", "parameters")
     for workload in workloads:
         knobs = ", ".join(f"{knob.name}={knob.default}" for knob in workload.parameters)
         table.add_row(workload.name, printable(workload.title), printable(knobs))
@@ -107,7 +116,7 @@ def workloads_table(workloads: Sequence[WorkloadView]) -> RenderableType:
 def workload_view(workload: WorkloadView) -> RenderableType:
     """A workload and its parameters."""
     head = Text(f"{workload.name}, version {workload.version}: {printable(workload.title)}", style="bold")
-    table = _table("parameter", "kind", "default", "from", "to", "meaning")
+    table = rows_table("parameter", "kind", "default", "from", "to", "meaning")
     for knob in workload.parameters:
         low = "–" if knob.minimum is None else f"{knob.minimum:g}"
         high = "–" if knob.maximum is None else f"{knob.maximum:g}"
@@ -128,7 +137,7 @@ def _graph(graph: CompiledWorkload) -> RenderableType:
         f"{largest_sequence_tokens(graph)} tokens\n{graph.digest}",
         overflow="fold",
     )
-    table = _table("call", "prompt parts", "writes at most", "before it")
+    table = rows_table("call", "prompt parts", "writes at most", "before it")
     for plan in graph.agents:
         for index in range(len(plan.calls)):
             table.add_row(*_call_row(plan, index))
@@ -154,7 +163,7 @@ _NOISE = {True: "apart", False: "overlap", None: "too few"}
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Two runs side by side, with what was not the same."""
     head = Text(f"{comparison.arm}: {comparison.run_id} against {comparison.baseline_run_id}", style="bold")
-    table = _table("median (range)", "baseline", "run", "change", "trials")
+    table = rows_table("median (range)", "baseline", "run", "change", "trials")
     for name, (baseline, run) in comparison.metrics.items():
         noise = _NOISE[comparison.beyond_noise.get(name)]
         cells = (spread(name, baseline), spread(name, run), moved(name, baseline, run), noise)
@@ -168,7 +177,8 @@ def moment(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
-def _table(*heads: str) -> Table:
+def rows_table(*heads: str) -> Table:
+    """A table whose cells are folded where they are too long."""
     table = Table(show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
     for head in heads:
         # Folded, never cut: an id must stay whole enough to be typed.

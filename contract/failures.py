@@ -63,11 +63,8 @@ class FailureReason(StrEnum):
     STORAGE_DEVICE = "storage_device"
     STORAGE_HOST = "storage_host"
     HOST_SUSPENDED = "host_suspended"
-    OS_CHANGED = "os_changed"
-    USBMUXD = "usbmuxd"
     AGENT_RESTARTED = "device_agent_restarted"
     AGENT_BUG = "agent_bug"
-    ENDPOINT_UNREACHABLE = "endpoint_unreachable"
     CANCELLED = "cancelled"
 
 
@@ -169,13 +166,10 @@ FAILURES: Final = MappingProxyType(
         FailureReason.STORAGE_DEVICE: _device("free space on the device"),
         FailureReason.STORAGE_HOST: _lab("free space on the agent's disk"),
         FailureReason.HOST_SUSPENDED: _lab("keep the agent's machine awake"),
-        FailureReason.OS_CHANGED: _lab("the device's OS changed; take a new baseline"),
-        FailureReason.USBMUXD: _lab("restart usbmuxd on the host when it is idle"),
         FailureReason.AGENT_RESTARTED: _lab(
             "the agent restarted and its runtime had ended; the job is tried again"
         ),
         FailureReason.AGENT_BUG: FailureKind(Fault.FARM_BUG, True, False, "report it with the agent's log"),
-        FailureReason.ENDPOINT_UNREACHABLE: _lab("check the endpoint's address and that it is up"),
         FailureReason.CANCELLED: _job("it was cancelled; submit again if that was not meant"),
     }
 )

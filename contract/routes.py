@@ -15,7 +15,15 @@ from pydantic import BaseModel
 
 from contract import administration, agent_api, artifacts, rest
 from contract.health import Health
-from contract.queries import ComparisonQuery, EventsQuery, RunsQuery
+from contract.queries import (
+    AuditQuery,
+    ComparisonQuery,
+    DevicesQuery,
+    EventsQuery,
+    HistoryQuery,
+    RunsQuery,
+    TokensQuery,
+)
 
 Answer = TypeVar("Answer", covariant=True)
 Method = Literal["GET", "POST", "PUT", "DELETE"]
@@ -24,6 +32,7 @@ DEVICE_AGENT_PREFIX: Final = "/device-agent/"
 """Below it the token of a device agent counts, everywhere else that of a person."""
 DASHBOARD_PREFIX: Final = "/dashboard"
 LOGIN_PATH: Final = "/login"
+LOGOUT_PATH: Final = "/logout"
 OPENAPI_PATH: Final = "/v1/openapi.json"
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -130,16 +139,48 @@ GET_ARTIFACT: Final = _get("/v1/attempts/{attempt_id}/artifacts/{name}", bytes)
 
 # --- devices
 
-LIST_DEVICES: Final = _get("/v1/devices", rest.DevicePage)
+LIST_DEVICES: Final = _get("/v1/devices", rest.DevicePage, DevicesQuery)
 GET_DEVICE: Final = _get("/v1/devices/{device_id}", rest.DeviceView)
 QUARANTINE_DEVICE: Final = _decide("quarantine")
 RELEASE_DEVICE: Final = _decide("release")
 MAINTAIN_DEVICE: Final = _decide("maintain")
+RESERVE_DEVICE: Final = _decide("reserve", administration.DeviceReservation)
+RETIRE_DEVICE: Final = _decide("retire")
+GET_HISTORY: Final = _get("/v1/devices/{device_id}/history", administration.DeviceHistory, HistoryQuery)
 
-# --- the catalogue, and tokens for new device agents
+# --- device agents, as people see them
+
+LIST_DEVICE_AGENTS: Final = _get("/v1/device-agents", administration.DeviceAgentList)
+DRAIN_DEVICE_AGENT: Final = Route(
+    "POST",
+    "/v1/device-agents/{device_agent_id}:drain",
+    administration.DeviceAgentView,
+    administration.DeviceAction,
+)
+RESUME_DEVICE_AGENT: Final = Route(
+    "POST",
+    "/v1/device-agents/{device_agent_id}:resume",
+    administration.DeviceAgentView,
+    administration.DeviceAction,
+)
+
+# --- the catalogue
 
 LIST_WORKLOADS: Final = _get("/v1/workloads", rest.WorkloadList)
 LIST_METRICS: Final = _get("/v1/metrics", rest.MetricList)
+
+# --- who may do what, and who did
+
+LIST_AUDIT: Final = _get("/v1/audit", administration.AuditPage, AuditQuery)
+LIST_TOKENS: Final = _get("/v1/tokens", administration.TokenPage, TokensQuery)
+CREATE_TOKEN: Final = Route(
+    "POST",
+    "/v1/tokens",
+    administration.NewToken,
+    administration.UserTokenRequest,
+    status=HTTPStatus.CREATED,
+)
+REVOKE_TOKEN: Final = Route("POST", "/v1/tokens/{token_id}:revoke", administration.TokenView, repeatable=True)
 CREATE_ENROLLMENT_TOKEN: Final = Route(
     "POST",
     "/v1/enrollment-tokens",

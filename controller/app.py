@@ -17,11 +17,14 @@ from controller.api import (
     agent_leases,
     artifacts,
     attempts,
+    audit,
     catalogue,
+    device_agents,
     devices,
     login,
     runs,
     service,
+    tokens,
 )
 from controller.api.auth import AuthenticationMiddleware
 from controller.api.context import ApiContext
@@ -48,7 +51,10 @@ _ROUTERS: Final = (
         attempts.router,
         artifacts.router,
         devices.router,
+        device_agents.router,
         catalogue.router,
+        tokens.router,
+        audit.router,
     ),
     *(agent_leases.router, agent_events.router),
 )

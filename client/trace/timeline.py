@@ -181,11 +181,6 @@ class Timeline:
         self._agent(event).instant(event.t_mono_ns, "contamination", details)
 
     @_draw.register
-    def _(self, event: ev.FallbackUsed) -> None:
-        details = {"endpoint": event.endpoint, "reason": event.reason}
-        self._agent(event).instant(event.t_mono_ns, "fallback", details)
-
-    @_draw.register
     def _(self, event: ev.PrefixHit) -> None:
         self.counted.prefix_hits += 1
         details = {"tail_tokens": event.tail_tokens}
@@ -239,10 +234,6 @@ class Timeline:
     @_draw.register
     def _(self, event: ev.BatterySampled) -> None:
         self._measured("battery (percent)", Unit.COUNT, event.t_mono_ns, event.level_percent)
-
-    @_draw.register
-    def _(self, event: ev.EnergySampled) -> None:
-        self._measured("energy (J)", Unit.COUNT, event.t_mono_ns, event.energy_j)
 
     @_draw.register
     def _(self, event: ev.ThermalSampled) -> None:

@@ -13,7 +13,6 @@ from contract.events.calls import (
     CallFailed,
     CallFinished,
     ContaminationFound,
-    FallbackUsed,
     SequencePreempted,
     SequenceResumed,
     TokenEmitted,
@@ -23,7 +22,6 @@ from contract.events.calls import (
 from contract.events.device import (
     BatterySampled,
     DeviceAgentRestarted,
-    EnergySampled,
     EventRefused,
     HostSampled,
     KvSampled,
@@ -85,12 +83,10 @@ Event = Annotated[
     | AgentRetried
     | AgentFinished
     | ContaminationFound
-    | FallbackUsed
     | MemorySampled
     | KvSampled
     | ThermalSampled
     | BatterySampled
-    | EnergySampled
     | MemoryWarned
     | PhaseChanged
     | RuntimeStarted
@@ -134,14 +130,12 @@ STREAMS_OF_TYPE: Final = MappingProxyType(
                 *("runtime_finished", "call_arrived", "call_admitted", "token_emitted", "call_finished"),
                 *("call_failed", "tool_wait_started", "tool_wait_finished", "sequence_preempted"),
                 *("sequence_resumed", "agent_retried", "agent_finished", "contamination_found"),
-                *("fallback_used", "memory_warned"),
+                "memory_warned",
             ),
             _CONTROL,
         ),
         "kv_sampled": _SAMPLES,
-        **dict.fromkeys(
-            ("memory_sampled", "thermal_sampled", "battery_sampled", "energy_sampled"), _SAMPLES_OR_AGENT
-        ),
+        **dict.fromkeys(("memory_sampled", "thermal_sampled", "battery_sampled"), _SAMPLES_OR_AGENT),
         **dict.fromkeys(
             (
                 *("log_line", "blocks_allocated", "blocks_shared", "block_copied", "blocks_released"),
@@ -226,12 +220,10 @@ __all__ = [
     "ConditionsRecorded",
     "ContaminationFound",
     "DeviceAgentRestarted",
-    "EnergySampled",
     "Event",
     "EventEnvelope",
     "EventLineError",
     "EventRefused",
-    "FallbackUsed",
     "HostSampled",
     "KvSampled",
     "LogLine",

@@ -110,11 +110,3 @@ class ContaminationFound(_CallEvent):
     position: Count
     expected_token: Count
     found_token: Count | None
-
-
-class FallbackUsed(_CallEvent):
-    """The call was handed to a remote endpoint (B13)."""
-
-    type: Literal["fallback_used"] = "fallback_used"
-    reason: FailureReason
-    endpoint: str

@@ -60,14 +60,6 @@ class BatterySampled(EventEnvelope):
     trial: Trial | None = None
 
 
-class EnergySampled(EventEnvelope):
-    """Energy used since the stream opened; method says how it was had."""
-
-    type: Literal["energy_sampled"] = "energy_sampled"
-    energy_j: Annotated[float, Field(ge=0)]
-    method: str
-
-
 class MemoryWarned(EventEnvelope):
     """The system warned the app that memory is short."""
 

@@ -5,7 +5,12 @@ that a path takes is decided here by its prefix; how much a user's token allows 
 `requires(scope)`. A token that was revoked is refused at the next request: nothing is cached.
 """
 
+<<<<<<< HEAD
 from collections.abc import Awaitable, Callable
+=======
+import contextlib
+from collections.abc import Callable
+>>>>>>> main
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -13,22 +18,31 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract.headers import SESSION_COOKIE
-from contract.routes import DASHBOARD_PREFIX, DEVICE_AGENT_PREFIX, ENROLL, HEALTH, LOGIN_PATH, READY
+from contract.routes import (
+    DASHBOARD_PREFIX,
+    DEVICE_AGENT_PREFIX,
+    ENROLL,
+    HEALTH,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    READY,
+)
 from controller.api.context import ApiContext
 from controller.api.problems import ProblemResponse, problem_of, trace_id_of
 from controller.api.sessions import SessionSigner
 from controller.db.models import TokenKind, TokenRow, TokenScope
 from controller.db.session import read_only
-from controller.db.tokens import TokenRepository, token_digest
+from controller.db.tokens import SessionRepository, TokenRepository, token_digest, use_is_stale
 from controller.errors import FarmError, ForbiddenError, NotAuthenticatedError
 
-OPEN_PATHS: Final = frozenset({HEALTH.template, READY.template, LOGIN_PATH})
+OPEN_PATHS: Final = frozenset({HEALTH.template, READY.template, LOGIN_PATH, LOGOUT_PATH})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SCOPE_ORDER: Final = (TokenScope.VIEWER, TokenScope.SUBMITTER, TokenScope.ADMIN)
 # Close code of a refused websocket: policy violation.
@@ -121,13 +135,14 @@ class AuthenticationMiddleware:
 
     def _authenticate(self, connection: HTTPConnection) -> Principal:
         """NotAuthenticatedError for no or a bad token, ForbiddenError for one of another kind."""
-        digest = self._shown_digest(connection)
+        digest, cookie = self._shown(connection)
         if digest is None:
             raise NotAuthenticatedError
         with read_only(self._context.sessions) as session:
             row = TokenRepository(session).find_digest(digest, self._context.now())
-        if row is None:
-            raise NotAuthenticatedError
+            if row is None or (cookie and SessionRepository(session).is_ended(cookie)):
+                raise NotAuthenticatedError
+        self._note_use(row)
         principal = _principal(row)
         kinds = kinds_for(connection.scope["path"])
         if principal.kind not in kinds:
@@ -135,15 +150,21 @@ class AuthenticationMiddleware:
             raise ForbiddenError(f"this needs a token of the kind {wanted}, yours is of the kind {row.kind}")
         return principal
 
-    def _shown_digest(self, connection: HTTPConnection) -> str | None:
-        """SHA-256 of the token that the request shows, by header or by cookie; None for neither."""
+    def _note_use(self, row: TokenRow) -> None:
+        """At most one write a minute and token. A database that takes none must not keep anybody out."""
+        if use_is_stale(row, self._context.now()):
+            with contextlib.suppress(FarmError, SQLAlchemyError), self._context.unit_of_work() as work:
+                TokenRepository(work.session).note_use(row, work.now)
+
+    def _shown(self, connection: HTTPConnection) -> tuple[str | None, str]:
+        """SHA-256 of the token that the request shows, None for none; and the cookie, if it was that."""
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if scheme:
-            return token_digest(token.strip()) if scheme.lower() == "bearer" else None
+            return (token_digest(token.strip()) if scheme.lower() == "bearer" else None), ""
         cookie = connection.cookies.get(SESSION_COOKIE)
         if cookie is None or not _cookie_is_enough(connection):
-            return None
-        return self._signer.token_of(cookie, self._context.now())
+            return None, ""
+        return self._signer.token_of(cookie, self._context.now()), cookie
 
 
 def _principal(row: TokenRow) -> Principal:

@@ -12,14 +12,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from contract.administration import AuditAction, TokenKind
 from contract.headers import SESSION_COOKIE
-from contract.routes import DASHBOARD_PREFIX, LOGIN_PATH
+from contract.routes import DASHBOARD_PREFIX, LOGIN_PATH, LOGOUT_PATH
 from controller.api.auth import is_same_origin
 from controller.api.context import ApiContext, context_of
 from controller.api.sessions import SESSION_DURATION, SessionSigner
-from controller.db.models import TokenKind
-from controller.db.session import read_only
-from controller.db.tokens import TokenRepository
+from controller.db.audit import Act, AuditRepository
+from controller.db.models import TokenRow
+from controller.db.tokens import SessionRepository, TokenRepository, token_id
+from controller.db.unit_of_work import UnitOfWork
 
 MAX_FORM_BYTES: Final = 8192
 _PAGE: Final = resources.files("controller.api").joinpath("login.html").read_text(encoding="utf-8")
@@ -63,6 +65,18 @@ async def log_in(request: Request) -> Response:
     return response
 
 
+@router.post(LOGOUT_PATH)
+async def log_out(request: Request) -> Response:
+    """End the session here, whoever has a copy of its cookie, and go back to the form."""
+    if not is_same_origin(request):
+        return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
+    cookie = request.cookies.get(SESSION_COOKIE, "")
+    await run_in_threadpool(_end_session, context_of(request), request.app.state.signer, cookie)
+    response = RedirectResponse(LOGIN_PATH, HTTPStatus.SEE_OTHER)
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+    return response
+
+
 def local_target(asked: str) -> str:
     """The page to go to: of the dashboard and of this host, whatever the address said."""
     is_ours = asked == DASHBOARD_PREFIX or asked.startswith((f"{DASHBOARD_PREFIX}/", f"{DASHBOARD_PREFIX}?"))
@@ -81,9 +95,29 @@ def _form_field(body: bytes, name: str) -> str:
 
 def _good_token(context: ApiContext, token: str) -> str | None:
     """The digest of a user's token that is good now."""
-    with read_only(context.sessions) as session:
-        row = TokenRepository(session).find(token, context.now())
-        return row.token_sha256 if row is not None and row.kind is TokenKind.USER else None
+    with context.unit_of_work() as work:
+        row = TokenRepository(work.session).find(token, work.now)
+        if row is None or row.kind is not TokenKind.USER:
+            return None
+        _record(work, AuditAction.LOG_IN, row)
+        return row.token_sha256
+
+
+def _end_session(context: ApiContext, signer: SessionSigner, cookie: str) -> None:
+    """A cookie that is no session, or one that has ended already, changes nothing."""
+    digest = signer.token_of(cookie, context.now())
+    if digest is None:
+        return
+    with context.unit_of_work() as work:
+        row = TokenRepository(work.session).find_digest(digest, work.now)
+        if row is not None and not SessionRepository(work.session).is_ended(cookie):
+            SessionRepository(work.session).end(cookie, work.now + SESSION_DURATION)
+            _record(work, AuditAction.LOG_OUT, row)
+
+
+def _record(work: UnitOfWork, action: AuditAction, row: TokenRow) -> None:
+    act = Act(row.name, action, row.name, token_id(row.token_sha256))
+    AuditRepository(work.session).record(act, work.now)
 
 
 def _page(message: str, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:

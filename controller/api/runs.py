@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
 from contract import routes
+from contract.administration import AuditAction
 from contract.headers import IDEMPOTENCY_REPLAYED_HEADER
 from contract.ids import RunId
 from contract.queries import ComparisonQuery, RunsQuery
@@ -14,7 +15,8 @@ from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.idempotency import IdempotencyKey, KeyedRequest, answer_once
 from controller.api.routing import serves
-from controller.db.models import AuditRow, TokenScope
+from controller.db.audit import Act, AuditRepository
+from controller.db.models import TokenScope
 from controller.db.runs import RunRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.operators import cancel_run
@@ -82,15 +84,8 @@ def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
     """Cancel what is not done. Again is no error; what runs stops at its agent's next renewal."""
     with context.unit_of_work() as work:
         cancelled = cancel_run(work, run_id)
-        work.session.add(
-            AuditRow(
-                principal=principal.name,
-                action="cancel",
-                subject=run_id,
-                detail=f"{cancelled} jobs",
-                created_at=work.now,
-            )
-        )
+        act = Act(principal.name, AuditAction.CANCEL, run_id, f"{cancelled} jobs")
+        AuditRepository(work.session).record(act, work.now)
     conclude_if_due(context, run_id)
     return _view(context, run_id)
 

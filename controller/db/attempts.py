@@ -3,9 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+<<<<<<< HEAD
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+=======
+from sqlalchemy import select
+>>>>>>> main
 from sqlalchemy.orm import Session
 
 from controller.db.models import AttemptRow, ClaimRow, EventStreamRow, LeaseRow
@@ -125,13 +129,6 @@ class LeaseRepository:
     def claim(self, claim_id: str) -> ClaimRow | None:
         """What this claim was answered, if it was."""
         return self._session.get(ClaimRow, claim_id)
-
-    def count_live(self) -> int:
-        """Unreleased leases."""
-        counted = self._session.scalar(
-            select(func.count()).select_from(LeaseRow).where(LeaseRow.released_at.is_(None))
-        )
-        return counted or 0
 
 
 def _found(row: AttemptRow | None, attempt_id: str) -> AttemptRow:

@@ -2,14 +2,21 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+<<<<<<< HEAD
 from typing import Any, Final
 
 from sqlalchemy import Row, select, update
+=======
+from typing import Any
+
+from sqlalchemy import Text, cast, or_, select
+>>>>>>> main
 from sqlalchemy.orm import Session
 
+from contract.queries import DevicesQuery, HistoryQuery
 from contract.states import DeviceState
 from controller.db.models import AgentRow, DeviceRow, DeviceTransitionRow
-from controller.errors import DeviceNotFoundError
+from controller.errors import DeviceAgentNotFoundError, DeviceNotFoundError
 
 # Not the whole row: a device's calibrations and properties are many times as large.
 _PLACEMENT: Final[tuple[Any, ...]] = (
@@ -50,9 +57,23 @@ class DeviceRepository:
             raise DeviceNotFoundError(device_id)
         return row
 
-    def all(self) -> list[DeviceRow]:
-        """Every device, by id, retired ones too."""
-        return list(self._session.scalars(select(DeviceRow).order_by(DeviceRow.device_id)))
+    def page(self, query: DevicesQuery) -> list[DeviceRow]:
+        """At most one more than asked for, by id, retired ones too."""
+        found = select(DeviceRow).order_by(DeviceRow.device_id).limit(query.limit + 1)
+        exact: tuple[tuple[Any, object], ...] = (
+            (DeviceRow.state, query.state),
+            (DeviceRow.kind, query.kind),
+            (DeviceRow.device_model, query.device_model),
+            (DeviceRow.device_agent_id, query.device_agent_id),
+        )
+        found = found.where(*(column == value for column, value in exact if value is not None))
+        if query.text:
+            searched = (DeviceRow.device_id, DeviceRow.device_model, DeviceRow.os_name, DeviceRow.os_version)
+            columns = (*searched, cast(DeviceRow.labels, Text))
+            found = found.where(or_(*(column.icontains(query.text, autoescape=True) for column in columns)))
+        if query.page_token is not None:
+            found = found.where(DeviceRow.device_id > query.page_token)
+        return list(self._session.scalars(found))
 
     def for_placement(self, device_ids: Collection[str] | None = None) -> Sequence[Row[Any]]:
         """What placement asks of every device that may still get work, or of these alone, by id."""
@@ -97,6 +118,14 @@ class DeviceRepository:
             )
         )
 
+    def ids_of_agent(self, device_agent_id: str) -> frozenset[str]:
+        """Ids of the agent's devices, without a lock."""
+        return frozenset(
+            self._session.scalars(
+                select(DeviceRow.device_id).where(DeviceRow.device_agent_id == device_agent_id)
+            )
+        )
+
     def overdue(self, now: datetime) -> list[DeviceRow]:
         """Devices whose state has lasted longer than it may, locked."""
         return list(
@@ -109,16 +138,13 @@ class DeviceRepository:
             )
         )
 
-    def transitions(self, device_id: str, limit: int = 100) -> list[DeviceTransitionRow]:
-        """The newest changes of state first."""
-        return list(
-            self._session.scalars(
-                select(DeviceTransitionRow)
-                .where(DeviceTransitionRow.device_id == device_id)
-                .order_by(DeviceTransitionRow.transition_id.desc())
-                .limit(limit)
-            )
-        )
+    def transitions(self, device_id: str, query: HistoryQuery) -> list[DeviceTransitionRow]:
+        """The newest changes of state first; one more than asked for says that there is a next page."""
+        found = select(DeviceTransitionRow).where(DeviceTransitionRow.device_id == device_id)
+        if query.page_token is not None:
+            found = found.where(DeviceTransitionRow.transition_id < int(query.page_token))
+        newest = DeviceTransitionRow.transition_id.desc()
+        return list(self._session.scalars(found.order_by(newest).limit(query.limit + 1)))
 
 
 class AgentRepository:
@@ -131,6 +157,13 @@ class AgentRepository:
     def find(self, device_agent_id: str) -> AgentRow | None:
         """The agent, or None."""
         return self._session.get(AgentRow, device_agent_id)
+
+    def get(self, device_agent_id: str) -> AgentRow:
+        """DeviceAgentNotFoundError if it never enrolled."""
+        row = self.find(device_agent_id)
+        if row is None:
+            raise DeviceAgentNotFoundError(device_agent_id)
+        return row
 
     def named(self, name: str) -> AgentRow | None:
         """The agent that enrolled under this name, or None."""

@@ -3,15 +3,19 @@
 import hashlib
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
-from controller.db.models import IdempotencyKeyRow, TokenKind, TokenRow, TokenScope
+from contract.administration import TokenKind, TokenScope
+from contract.queries import TokensQuery
+from controller.db.models import EndedSessionRow, IdempotencyKeyRow, TokenRow
+from controller.errors import TokenNotFoundError
 
 TOKEN_PREFIX: Final = "dyn_"
+LAST_USE_STEP: Final = timedelta(minutes=1)
 
 
 def new_token_text() -> str:
@@ -78,6 +82,40 @@ class TokenRepository:
             return None
         return row
 
+    def get_by_id(self, token_id: str) -> TokenRow:
+        """The token whose digest begins so, locked; TokenNotFoundError if there is none."""
+        begins = TokenRow.token_sha256.startswith(token_id, autoescape=True)
+        row = self._session.scalars(select(TokenRow).where(begins).with_for_update()).one_or_none()
+        if row is None:
+            raise TokenNotFoundError(token_id)
+        return row
+
+    def page(self, query: TokensQuery, now: datetime) -> list[TokenRow]:
+        """At most one more than asked for, newest first; the one more says that there is a next page."""
+        newest = (TokenRow.created_at.desc(), TokenRow.token_sha256.desc())
+        found = select(TokenRow).order_by(*newest).limit(query.limit + 1)
+        if query.kind is not None:
+            found = found.where(TokenRow.kind == query.kind)
+        if not query.ended:
+            unused = or_(TokenRow.kind != TokenKind.ENROLMENT, TokenRow.used_at.is_(None))
+            unexpired = or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > now)
+            found = found.where(TokenRow.revoked_at.is_(None), unexpired, unused)
+        if query.page_token is not None:
+            last = self.get_by_id(query.page_token)
+            older = TokenRow.created_at < last.created_at
+            same_moment = and_(
+                TokenRow.created_at == last.created_at, TokenRow.token_sha256 < last.token_sha256
+            )
+            found = found.where(or_(older, same_moment))
+        return list(self._session.scalars(found))
+
+    def note_use(self, row: TokenRow, now: datetime) -> None:
+        """Write down that a token is in use, unless another request did within LAST_USE_STEP."""
+        stale = or_(TokenRow.last_used_at.is_(None), TokenRow.last_used_at <= now - LAST_USE_STEP)
+        self._session.execute(
+            update(TokenRow).where(TokenRow.token_sha256 == row.token_sha256, stale).values(last_used_at=now)
+        )
+
     def use_once(self, row: TokenRow, now: datetime) -> bool:
         """Mark an enrolment token as used; False when another call was faster."""
         used = self._session.execute(
@@ -87,6 +125,28 @@ class TokenRepository:
             .returning(TokenRow.token_sha256)
         ).all()
         return len(used) == 1
+
+
+def use_is_stale(row: TokenRow, now: datetime) -> bool:
+    """Whether it is time to note the use of a person's token; a device agent says itself when it was here."""
+    long_ago = row.last_used_at is None or now - row.last_used_at >= LAST_USE_STEP
+    return row.kind is TokenKind.USER and long_ago
+
+
+class SessionRepository:
+    """Browsers' sessions that were ended before their time."""
+
+    def __init__(self, session: Session) -> None:
+        """Within one transaction."""
+        self._session = session
+
+    def is_ended(self, cookie: str) -> bool:
+        """Whether its person has logged out."""
+        return self._session.get(EndedSessionRow, token_digest(cookie)) is not None
+
+    def end(self, cookie: str, expires_at: datetime) -> None:
+        """Refuse the cookie from now on; remembered until `expires_at`, when it ends anyway."""
+        self._session.merge(EndedSessionRow(cookie_sha256=token_digest(cookie), expires_at=expires_at))
 
 
 class IdempotencyRepository:

@@ -140,10 +140,11 @@ def _quarantine_if_hopeless(work: UnitOfWork, device: DeviceRow, reason: Failure
 def _drain(work: UnitOfWork, device: DeviceRow) -> None:
     """A person wanted the device once its attempt is over."""
     wanted, device.drain_to = device.drain_to, None
+    detail = "; ".join(["its attempt has ended", *device.reasons])
     if wanted is DeviceState.QUARANTINED and device.state is not DeviceState.QUARANTINED:
-        move_device(work, device, DeviceCause.QUARANTINE_ORDERED, "its attempt has ended")
+        move_device(work, device, DeviceCause.QUARANTINE_ORDERED, detail)
     elif wanted is DeviceState.MAINTENANCE:
-        move_device(work, device, DeviceCause.MAINTENANCE_ORDERED, "its attempt has ended")
+        move_device(work, device, DeviceCause.MAINTENANCE_ORDERED, detail)
 
 
 def _follow_up(work: UnitOfWork, attempt: AttemptRow) -> None:

@@ -2,8 +2,10 @@
 
 from sqlalchemy import update
 
+from contract.administration import AuditAction
 from contract.agent_api import EnrollAnswer, EnrollRequest
 from contract.version import SUPPORTED_CONTRACT_VERSIONS
+from controller.db.audit import Act, AuditRepository
 from controller.db.devices import AgentRepository
 from controller.db.models import AgentRow, TokenKind, TokenRow
 from controller.db.tokens import TokenGrant, TokenRepository
@@ -35,6 +37,11 @@ def enroll(work: UnitOfWork, token_sha256: str, request: EnrollRequest) -> Enrol
         )
         work.session.add(agent)
         work.session.flush()
+        detail = f"as {agent.name}"
+    else:
+        detail = f"again as {agent.name}: its earlier token is revoked"
+    act = Act(enrolment.name, AuditAction.ENROL, agent.device_agent_id, detail)
+    AuditRepository(work.session).record(act, work.now)
     work.session.execute(
         update(TokenRow)
         .where(TokenRow.device_agent_id == agent.device_agent_id, TokenRow.revoked_at.is_(None))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from contract.agent_api import DeviceReport, DeviceStanding, HeldLease, Hello, HelloAnswer
+from contract.states import DeviceState
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.models import AgentRow, DeviceRow, LeaseRow
@@ -179,7 +180,10 @@ def _observe(work: UnitOfWork, device: DeviceRow, report: DeviceReport, books: _
     for cause in causes_of(device.state, sight):
         move_device(work, device, cause, ", ".join(report.reasons))
     # What a verdict or a person wrote there stays until the state changes or the wish to drain is gone.
-    if device.drain_to is None and not DEVICE_MACHINE.allows(device.state, DeviceCause.RELEASE_ORDERED):
+    kept = device.state is DeviceState.RETIRED or DEVICE_MACHINE.allows(
+        device.state, DeviceCause.RELEASE_ORDERED
+    )
+    if device.drain_to is None and not kept:
         device.reasons = list(report.reasons)
 
 

@@ -1,10 +1,12 @@
 """What a person decides: about a run, at once for a job that waits and through the agent for one that runs;
-about a device, and a leased one is drained: the decision waits for its attempt.
+about a device, and a leased one is drained: the decision waits for its attempt; about a device agent.
 """
 
+from contract.administration import AuditAction, DeviceReservation
 from contract.states import DeviceState, JobState
-from controller.db.devices import DeviceRepository
-from controller.db.models import AuditRow, DeviceRow, JobRow
+from controller.db.audit import Act, AuditRepository
+from controller.db.devices import AgentRepository, DeviceRepository
+from controller.db.models import AgentRow, DeviceRow, JobRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.endings import settle_run
@@ -33,63 +35,82 @@ def cancel_job(work: UnitOfWork, job_id: str) -> bool:
     return True
 
 
-def quarantine_device(work: UnitOfWork, device_id: str, principal: str, reason: str) -> DeviceRow:
+def quarantine_device(work: UnitOfWork, device_id: str, actor: str, reason: str) -> DeviceRow:
     """Take it out until it is released or an automatic check passes."""
-    device = _decide(work, device_id, principal, ("quarantine", reason))
+    device = _decide(work, device_id, Act(actor, AuditAction.QUARANTINE, device_id, reason))
     if device.state is DeviceState.LEASED:
         device.drain_to = DeviceState.QUARANTINED
     elif device.state is not DeviceState.QUARANTINED:
         # A person's word is not taken back by an automatic check.
         device.rechecks = len(work.times.recheck_s)
-        move_device(work, device, DeviceCause.QUARANTINE_ORDERED, reason)
+        move_device(work, device, DeviceCause.QUARANTINE_ORDERED, reason, actor)
     device.reasons = [reason]
     return device
 
 
-def maintain_device(work: UnitOfWork, device_id: str, principal: str, reason: str) -> DeviceRow:
+def maintain_device(work: UnitOfWork, device_id: str, actor: str, reason: str) -> DeviceRow:
     """Take it out while a person works on it."""
-    device = _decide(work, device_id, principal, ("maintain", reason))
+    device = _decide(work, device_id, Act(actor, AuditAction.MAINTAIN, device_id, reason))
     if device.state is DeviceState.LEASED:
         device.drain_to = DeviceState.MAINTENANCE
     elif device.state is not DeviceState.MAINTENANCE:
-        move_device(work, device, DeviceCause.MAINTENANCE_ORDERED, reason)
+        move_device(work, device, DeviceCause.MAINTENANCE_ORDERED, reason, actor)
     device.reasons = [reason]
     return device
 
 
-def release_device(work: UnitOfWork, device_id: str, principal: str, reason: str) -> DeviceRow:
+def release_device(work: UnitOfWork, device_id: str, actor: str, reason: str) -> DeviceRow:
     """Put it back: it is checked first, and past faults are forgotten. Also ends a wish to drain it."""
-    device = _decide(work, device_id, principal, ("release", reason))
+    device = _decide(work, device_id, Act(actor, AuditAction.RELEASE, device_id, reason))
     if device.drain_to is not None:
         device.drain_to = None
     else:
-        move_device(work, device, DeviceCause.RELEASE_ORDERED, reason)
+        move_device(work, device, DeviceCause.RELEASE_ORDERED, reason, actor)
         device.faults_in_a_row, device.rechecks = 0, 0
     device.reasons = []
     return device
 
 
-def reserve_device(work: UnitOfWork, device_id: str, principal: str, period_s: float) -> DeviceRow:
-    """Keep a ready device for a person for `period_s` seconds; the fence rises as for a claim."""
-    device = _decide(work, device_id, principal, ("reserve", f"for {period_s:.0f} s"))
-    move_device(work, device, DeviceCause.RESERVED, principal)
+def reserve_device(work: UnitOfWork, device_id: str, actor: str, asked: DeviceReservation) -> DeviceRow:
+    """Keep a ready device for a person for a while; the fence rises as for a claim.
+
+    InvalidTransitionError for a device that is not ready.
+    """
+    detail = f"for {asked.period_s:.0f} s: {asked.reason}"
+    device = _decide(work, device_id, Act(actor, AuditAction.RESERVE, device_id, detail))
+    move_device(work, device, DeviceCause.RESERVED, detail, actor)
     device.fence += 1
-    device.state_deadline = work.after(period_s)
-    device.reasons = [f"reserved by {principal}"]
+    device.state_deadline = work.after(asked.period_s)
+    device.reasons = [f"reserved by {actor}: {asked.reason}"]
     return device
 
 
-def retire_device(work: UnitOfWork, device_id: str, principal: str, reason: str) -> DeviceRow:
+def retire_device(work: UnitOfWork, device_id: str, actor: str, reason: str) -> DeviceRow:
     """Remove it for good; InvalidTransitionError while it is leased."""
-    device = _decide(work, device_id, principal, ("retire", reason))
-    move_device(work, device, DeviceCause.RETIREMENT_ORDERED, reason)
+    device = _decide(work, device_id, Act(actor, AuditAction.RETIRE, device_id, reason))
+    move_device(work, device, DeviceCause.RETIREMENT_ORDERED, reason, actor)
+    device.reasons = [reason]
     return device
 
 
-def _decide(work: UnitOfWork, device_id: str, principal: str, decision: tuple[str, str]) -> DeviceRow:
+def _decide(work: UnitOfWork, device_id: str, act: Act) -> DeviceRow:
     device = DeviceRepository(work.session).get_locked(device_id)
-    action, detail = decision
-    work.session.add(
-        AuditRow(principal=principal, action=action, subject=device_id, detail=detail, created_at=work.now)
-    )
+    AuditRepository(work.session).record(act, work.now)
     return device
+
+
+def drain_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str) -> AgentRow:
+    """No new work for any of its devices; what runs goes on. Again is no error."""
+    agent = AgentRepository(work.session).get(device_agent_id)
+    AuditRepository(work.session).record(Act(actor, AuditAction.DRAIN, device_agent_id, reason), work.now)
+    agent.drain = True
+    return agent
+
+
+def resume_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str) -> AgentRow:
+    """It gets work again. Again is no error."""
+    agent = AgentRepository(work.session).get(device_agent_id)
+    AuditRepository(work.session).record(Act(actor, AuditAction.RESUME, device_agent_id, reason), work.now)
+    agent.drain = False
+    work.wake_claims()
+    return agent

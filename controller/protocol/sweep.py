@@ -75,10 +75,13 @@ def _lose_devices_of_silent_agents(work: UnitOfWork) -> int:
     lost = 0
     silent_since = work.now - timedelta(seconds=work.times.agent_offline_s)
     for agent in AgentRepository(work.session).silent_since(silent_since):
+        last_seen = agent.last_seen_at.isoformat(timespec="seconds")
         for device in DeviceRepository(work.session).of_agent(agent.device_agent_id):
             if DEVICE_MACHINE.allows(device.state, DeviceCause.AGENT_OFFLINE):
-                detail = f"nothing was heard of agent {agent.name} since {agent.last_seen_at.isoformat()}"
+                detail = f"nothing was heard of device agent {agent.name} since {last_seen}"
                 move_device(work, device, DeviceCause.AGENT_OFFLINE, detail)
+                if device.drain_to is None:
+                    device.reasons = [detail]
                 lost += 1
     return lost
 

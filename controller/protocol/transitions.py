@@ -52,8 +52,13 @@ def move_run(work: UnitOfWork, run: RunRow, cause: RunCause, outcome: RunOutcome
     work.announce(Topic.RUN_CHANGED, {"run_id": run.run_id})
 
 
-def move_device(work: UnitOfWork, device: DeviceRow, cause: DeviceCause, detail: str = "") -> None:
-    """Follow the edge and keep it in the device's history; InvalidTransitionError when there is none."""
+def move_device(
+    work: UnitOfWork, device: DeviceRow, cause: DeviceCause, detail: str = "", actor: str = ""
+) -> None:
+    """Follow the edge and keep it in the device's history; InvalidTransitionError when there is none.
+
+    `actor` is the person who decided it; empty where the farm did.
+    """
     before = device.state
     device.state = DEVICE_MACHINE.next_state(before, cause)
     device.state_since = work.now
@@ -67,6 +72,7 @@ def move_device(work: UnitOfWork, device: DeviceRow, cause: DeviceCause, detail:
             cause=cause.value,
             to_state=device.state,
             detail=detail,
+            principal=actor,
             at=work.now,
         )
     )

@@ -8,6 +8,7 @@ from typing import Final
 from contract.jobs import ArmSpec, TrialSpec
 from contract.metrics import METRICS
 from contract.rest import GateRequest, RunRequest
+from contract.states import TargetKind
 from contract.workload import CompiledWorkload, largest_sequence_tokens
 from controller.errors import BadRequestError
 from controller.runs.errors import BudgetTooSmallError
@@ -40,6 +41,7 @@ class PreparedRun:
 def prepare(request: RunRequest) -> PreparedRun:
     """Compile and check; BadRequestError (or one of its kind) names the first wrong field."""
     _check_gate(request.gate)
+    _check_kinds(request)
     arms = resolve_arms(request)
     compiled = _compile(request)
     check_gate_needs(request, arms, compiled)
@@ -70,6 +72,14 @@ def _workload_pointer(error: WorkloadError, request: RunRequest) -> str:
     if request.workload.source is not None:
         return "/workload/source"
     return "/workload/name" if error.field == "workload.name" else "/workload"
+
+
+def _check_kinds(request: RunRequest) -> None:
+    for position, selector in enumerate(request.selectors):
+        if selector.kind is TargetKind.ENDPOINT:
+            raise BadRequestError(
+                f"/selectors/{position}/kind", "no device is an endpoint yet; choose host, ios or virtual"
+            )
 
 
 def _check_gate(gate: GateRequest) -> None:

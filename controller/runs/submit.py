@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from contract.administration import AuditAction
 from contract.jobs import JobSpec
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
 from contract.workload import CompiledWorkload
+from controller.db.audit import Act, AuditRepository
 from controller.db.models import JobRow, RunRow
 from controller.db.unit_of_work import UnitOfWork
 from controller.errors import SelectorUnsatisfiableError
@@ -34,6 +36,8 @@ def submit(work: UnitOfWork, prepared: PreparedRun, principal: str) -> RunRow:
     )
     work.session.add(run)
     work.session.flush()
+    act = Act(principal, AuditAction.SUBMIT, run.run_id, f"{run.workload} on {run.model}")
+    AuditRepository(work.session).record(act, work.now)
     cells = [(workload, selector) for workload in prepared.workloads for selector in request.selectors]
     for position, (workload, selector) in enumerate(cells):
         job = _job(work, run, prepared, workload, selector)

@@ -14,7 +14,7 @@ from contract.rest import (
     JobView,
     RunView,
 )
-from contract.states import JobState
+from contract.states import DeviceState, JobState
 from controller.db.attempts import AttemptRepository, LeaseRepository
 from controller.db.models import AttemptRow, DeviceRow, JobRow, LeaseRow, RunRow
 from controller.db.runs import JobRepository
@@ -147,6 +147,8 @@ def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
         calibrations=device_calibrations(device),
         fence=device.fence,
         attempt_id=lease.attempt_id if lease is not None else None,
+        then=device.drain_to,
+        reserved_until=device.state_deadline if device.state is DeviceState.RESERVED else None,
         last_seen_at=device.last_seen_at,
         state_since=device.state_since,
         ready_at=device.ready_at,

@@ -56,7 +56,7 @@ class DeviceCause(StrEnum):
 _D, _C = DeviceState, DeviceCause
 
 # A person's decision, or a verdict on the device, outlives a pulled cable and a restarted agent.
-_KEPT: Final = (_D.QUARANTINED, _D.MAINTENANCE, _D.RETIRED)
+_KEPT: Final = (_D.QUARANTINED, _D.MAINTENANCE, _D.RESERVED, _D.RETIRED)
 _WORKING: Final = tuple(state for state in _D if state not in {*_KEPT, _D.ABSENT, _D.LOST})
 # Waiting for a condition is not work that takes too long: a device that was plugged in hot, or whose run was
 # ended by heat, must not run into the deadline of preparing or recovering and be quarantined for it.

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import delete, select
 
 from contract.states import RunState
-from controller.db.models import IdempotencyKeyRow, OutboxRow, RunRow, TokenKind, TokenRow
+from controller.db.models import EndedSessionRow, IdempotencyKeyRow, OutboxRow, RunRow, TokenKind, TokenRow
 from controller.db.periodic import take_period
 from controller.protocol.sweep import sweep
 from controller.runs.reports import conclude_if_due
@@ -50,10 +50,11 @@ def sweep_if_due(context: TaskContext, interval_s: float) -> bool:
 
 
 def forget_expired(context: TaskContext) -> int:
-    """Delete answers, messages and enrolments that nobody can ask for any more; returns how many rows."""
+    """Delete what nobody can ask for any more: answers, messages, sessions, enrolments. Returns how many."""
     with context.unit_of_work() as work:
         doomed = (
             delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < work.now - IDEMPOTENCY_KEPT),
+            delete(EndedSessionRow).where(EndedSessionRow.expires_at < work.now),
             delete(OutboxRow).where(OutboxRow.published_at < work.now - OUTBOX_KEPT),
             delete(TokenRow).where(
                 TokenRow.kind == TokenKind.ENROLMENT, TokenRow.expires_at < work.now - ENROLMENT_KEPT

@@ -38,7 +38,7 @@ def test_every_event_type_has_a_valid_vector_and_a_stream() -> None:
 
 
 def test_what_only_phones_send_is_in_the_contract_from_the_first_day() -> None:
-    phone = {"thermal_sampled", "battery_sampled", "energy_sampled", "memory_warned"}
+    phone = {"thermal_sampled", "battery_sampled", "memory_warned"}
     trace = {"blocks_allocated", "blocks_shared", "block_copied", "blocks_released", "block_evicted"}
     assert phone | trace | {"prefix_hit", "batch_executed"} <= TYPES
 

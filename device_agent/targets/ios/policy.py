@@ -49,11 +49,6 @@ class Gate:
     ready_in_s: float | None
     memory: GateMemory
 
-    @property
-    def is_open(self) -> bool:
-        """Nothing stands against a start."""
-        return not self.reasons
-
 
 @dataclass(frozen=True, slots=True)
 class _Obstacle:

@@ -20,11 +20,6 @@ class Link:
         self._free_at_s = 0.0
 
     @property
-    def is_stalled(self) -> bool:
-        """Whether the cable is in, and nothing comes through."""
-        return not self._open.is_set()
-
-    @property
     def is_free(self) -> bool:
         """Whether bytes pass without any delay."""
         return self._open.is_set() and not self.latency_s and not self.bytes_per_s

@@ -108,11 +108,6 @@ class Usbmuxd:
         """The entries of a device; none while it is unplugged."""
         return [each for each in self._entries.values() if each.device is device]
 
-    def forwarded_of(self, device: VirtualDevice) -> int:
-        """Open connections into a device."""
-        numbers = {each.number for each in self.entries_of(device)}
-        return sum(1 for number in self._forwarded.values() if number in numbers)
-
     def attach(self, device: VirtualDevice, kind: ConnectionKind = "USB") -> MuxEntry:
         """A new entry with a new number; listeners are told."""
         entry = MuxEntry(next(self._numbers), device, kind)

@@ -8,14 +8,19 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import Mount
 
-from contract.routes import LOGIN_PATH, OPENAPI_PATH, ROUTES, Route, Upload
+from contract.routes import LOGIN_PATH, LOGOUT_PATH, OPENAPI_PATH, ROUTES, Route, Upload
 from controller.api import agent_body
 from tests.fakes.farm import Farm
 
 pytestmark = pytest.mark.anyio
 
 # For a browser, and the document of all the rest.
-BESIDE_THE_CONTRACT = {("GET", LOGIN_PATH), ("POST", LOGIN_PATH), ("GET", OPENAPI_PATH)}
+BESIDE_THE_CONTRACT = {
+    ("GET", LOGIN_PATH),
+    ("POST", LOGIN_PATH),
+    ("POST", LOGOUT_PATH),
+    ("GET", OPENAPI_PATH),
+}
 
 
 def _served(farm: Farm) -> dict[tuple[str, str], Any]:

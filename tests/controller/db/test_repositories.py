@@ -60,7 +60,7 @@ def test_next_seqs_are_listed_per_attempt_and_stream(farm: Farm) -> None:
     farm.succeed(agent, lease)
     with read_only(farm.sessions) as session:
         assert AttemptRepository(session).next_seqs([lease.attempt_id]) == {lease.attempt_id: {"control": 2}}
-        assert LeaseRepository(session).count_live() == 0
+        assert LeaseRepository(session).live_by_device() == {}
 
 
 def test_the_outbox_gives_the_oldest_first_until_they_are_marked(farm: Farm) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import select
 
+from contract.administration import DeviceReservation
 from contract.jobs import Limits
 from contract.rest import DeviceSelector
 from contract.states import AttemptState, DeviceState, JobOutcome, JobState, RunState
@@ -242,7 +243,7 @@ def test_a_persons_quarantine_is_not_ended_by_an_automatic_check(farm: Farm, age
 def test_a_reservation_raises_the_fence_ends_by_itself_and_is_held_after_that(farm: Farm, agent: str) -> None:
     farm.add_job()
     with farm.unit_of_work() as work:
-        reserve_device(work, "d1", "someone", 600)
+        reserve_device(work, "d1", "someone", DeviceReservation(reason="a look", period_s=600))
     assert farm.device("d1").fence == 1
     assert farm.claim(agent, "d1") is None
     farm.pass_time(600)

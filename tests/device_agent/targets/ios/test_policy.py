@@ -39,7 +39,7 @@ def walk(*readings: tuple[float, ConditionReading]) -> list[list[str]]:
 
 def test_a_cool_charged_device_with_its_screen_on_may_start() -> None:
     gate = judge_start(GOOD, POLICY, COLD_START, 0.0)
-    assert gate.is_open
+    assert not gate.reasons
     assert (gate.advice, gate.ready_in_s) == ((), None)
 
 
@@ -110,7 +110,7 @@ def test_it_rests_after_a_run_and_says_for_how_long() -> None:
     memory = GateMemory(run_ended_s=100.0)
     gate = judge_start(replace(GOOD, read_s=110.0), POLICY, memory, 110.0)
     assert (gate.reasons, gate.ready_in_s) == (("cool_down",), 20.0)
-    assert judge_start(replace(GOOD, read_s=130.0), POLICY, memory, 130.0).is_open
+    assert not judge_start(replace(GOOD, read_s=130.0), POLICY, memory, 130.0).reasons
 
 
 def test_no_time_is_promised_when_one_obstacle_has_none() -> None:
