@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from client.errors import UnexpectedAnswerError
 from contract.events import CallFailed, CallFinished, Event, TokenEmitted, TrialFinished, TrialStarted
+from measures.facts.attempt import ImpossibleEventsError
+from measures.metrics.latency import elapsed_ns
 
 _NS_PER_S = 1e9
 
@@ -21,6 +23,14 @@ class TrialCounts:
     tokens: int = 0
     wall_s: float | None = None
     status: str = ""
+
+    def finish(self, event: TrialFinished) -> None:
+        """The trial's end; UnexpectedAnswerError when it comes before the start."""
+        self.status = event.status
+        try:
+            self.wall_s = elapsed_ns(self.started_ns, event.t_mono_ns, self.title) / _NS_PER_S
+        except ImpossibleEventsError as error:
+            raise UnexpectedAnswerError("unexpected-answer", str(error)) from error
 
     @property
     def title(self) -> str:
@@ -47,9 +57,7 @@ class TrialTally:
             case CallFinished() | CallFailed():
                 self._trial(event.trial).calls_done += 1
             case TrialFinished():
-                trial = self._trial(event.trial)
-                trial.wall_s = (event.t_mono_ns - trial.started_ns) / _NS_PER_S
-                trial.status = event.status
+                self._trial(event.trial).finish(event)
             case _:
                 pass
 

@@ -19,9 +19,7 @@ _Place = tuple[int | str, ...]
 class ContractModel(BaseModel):
     """Immutable; an unknown field is an error, so that a typing mistake never travels."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_inf_nan="null", use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class SentModel(ContractModel):

@@ -1,4 +1,4 @@
-"""The public REST surface, prefix /v1: what people and CI submit and read. Source: service.md 8.1."""
+"""The public REST surface, prefix /v1: what people and CI submit and read."""
 
 from typing import Annotated, Any, Literal
 
@@ -35,7 +35,7 @@ class WorkloadRequest(ContractModel):
 
 
 class DeviceSelector(ContractModel):
-    """Which devices may run it. Every given field must match; `model` is the device model (C6)."""
+    """Which devices may run it. Every given field must match; `model` is the device model."""
 
     kind: TargetKind = TargetKind.HOST
     device_id: DeviceId | None = None
@@ -53,7 +53,7 @@ class ArmRequest(ContractModel):
 
 
 class GateRequest(ContractModel):
-    """How the verdict is reached (decisions.md 17)."""
+    """How the verdict is reached (docs/adr/0021)."""
 
     metrics: Annotated[list[str], Field(min_length=1, max_length=32)] = ["wall_s"]
     alpha: Annotated[float, Field(ge=bounds.MIN_ALPHA, lt=bounds.ALPHA_BELOW)] = 0.05
@@ -63,7 +63,7 @@ class GateRequest(ContractModel):
 
 
 class RunRequest(SentModel):
-    """A benchmark to run: workload x devices x arms x repetitions (A1)."""
+    """A benchmark to run: workload x devices x arms x repetitions."""
 
     workload: WorkloadRequest
     model: Name
@@ -304,7 +304,7 @@ class PairView(ContractModel):
 
 
 class DeviceReportView(ContractModel):
-    """One job's results, on one device: figures never mix device models (C6)."""
+    """One job's results, on one device: figures never mix device models."""
 
     job_id: JobId
     variant: str
@@ -323,7 +323,7 @@ class DeviceReportView(ContractModel):
     verdicts: list[MetricVerdict]
     reading: list[str]
     failures: list[str]
-    """What went wrong and what to try (C9)."""
+    """What went wrong and what to try."""
     sample_texts: list[str]
 
 

@@ -14,6 +14,7 @@ from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 from fastapi import FastAPI
 
+from contract.routes import LOGOUT_PATH
 from dashboard.client import FarmClient
 from dashboard.entrance import Entrance
 from dashboard.pages import compare, fleet, not_found, run, runs
@@ -123,6 +124,11 @@ def _register(page: Page) -> None:
     )
 
 
+def _log_out() -> html.Form:
+    """A form and no link: leaving changes something at the controller, and no page may do it by an image."""
+    return html.Form(html.Button("Log out", type="submit"), action=LOGOUT_PATH, method="POST", id="log-out")
+
+
 def _shell() -> html.Div:
     """What surrounds every page."""
     links = [dcc.Link(name, href=path, id=f"go-{name.lower()}") for name, path in _NAVIGATION]
@@ -130,7 +136,7 @@ def _shell() -> html.Div:
     return html.Div(
         [
             html.A("Skip to the content", href="#content", className="skip"),
-            html.Header([brand, html.Nav(links)], className="bar"),
+            html.Header([brand, html.Nav(links), _log_out()], className="bar"),
             html.Div(id="connection", role="alert", hidden=True),
             html.Main(dash.page_container, id="content"),
         ],

@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from contract import routes
+from contract.artifacts import ArtifactList
 from contract.headers import SESSION_COOKIE
 from contract.ids import DeviceId, RunId
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
@@ -48,8 +50,16 @@ class FarmReader:
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
     async def devices(self) -> DevicePage:
-        """Every device of the farm."""
-        return await self._get("/v1/devices", {}, DevicePage, "the list of devices")
+        """Every device of the farm, all pages in one."""
+        found: list[DeviceView] = []
+        params: dict[str, str] = {}
+        while True:
+            page = await self._get("/v1/devices", params, DevicePage, "the list of devices")
+            found += page.devices
+            # A server that does not move on must not be asked for ever.
+            if page.next_page_token is None or page.next_page_token == params.get("page_token"):
+                return DevicePage(devices=found)
+            params = {"page_token": page.next_page_token}
 
     async def device(self, device_id: str) -> DeviceView:
         """One device; NotFoundError also for a text that is no id."""
@@ -70,6 +80,11 @@ class FarmReader:
         """The run's results so far."""
         what = f"run {_checked(_RUN_ID, run_id, 'run')}"
         return await self._get(f"/v1/runs/{run_id}/report", {}, RunReport, what)
+
+    async def artifacts(self, run_id: str) -> ArtifactList:
+        """The files that the run's attempts left."""
+        what = f"run {_checked(_RUN_ID, run_id, 'run')}"
+        return await self._get(routes.LIST_ARTIFACTS.path(run_id=run_id), {}, ArtifactList, what)
 
     async def live(self, run_id: str) -> LiveView:
         """The newest attempt's figures."""

@@ -24,7 +24,8 @@ from contract.agent_api import (
     ResultAnswer,
     ResultRequest,
 )
-from contract.ids import AttemptId, LeaseId
+from contract.artifacts import ArtifactRef, ArtifactUpload
+from contract.ids import AttemptId, LeaseId, Name
 from device_agent.floor.errors import AnswerInvalidError, ControllerUnreachableError
 from device_agent.refusals import error_of
 
@@ -93,6 +94,19 @@ class ControllerClient:
             headers={**_BATCH_HEADERS, "Authorization": f"Bearer {self._token}"},
         )
         return _parsed(await self._send(request, self._call_timeout_s), EventsAnswer)
+
+    async def put_artifact(
+        self, attempt_id: AttemptId, name: Name, about: ArtifactUpload, content: bytes
+    ) -> ArtifactRef:
+        """Send one file of the attempt; idempotent."""
+        request = self._http.build_request(
+            routes.PUT_ARTIFACT.method,
+            routes.PUT_ARTIFACT.path(attempt_id=attempt_id, name=name),
+            params=about.model_dump(mode="json"),
+            content=content,
+            headers={"Content-Type": "application/octet-stream", "Authorization": f"Bearer {self._token}"},
+        )
+        return _parsed(await self._send(request, self._call_timeout_s), ArtifactRef)
 
     async def finish(self, attempt_id: AttemptId, body: ResultRequest) -> ResultAnswer:
         """Send the result; idempotent."""

@@ -8,6 +8,7 @@ from contract.problems import Problem
 from device_agent.floor.errors import (
     AgentError,
     AgentOutdatedError,
+    ArtifactsMissingError,
     ControllerUnreachableError,
     EventsGapError,
     EventsMissingError,
@@ -24,6 +25,7 @@ BY_CODE: dict[str, type[RefusedError]] = {
     for error in (
         EventsGapError,
         EventsMissingError,
+        ArtifactsMissingError,
         SeqConflictError,
         FencedError,
         LeaseGoneError,

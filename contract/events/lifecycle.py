@@ -7,7 +7,7 @@ from pydantic import AwareDatetime
 from contract.events.envelope import Count, EventEnvelope, Stream, Trial
 from contract.failures import FailureReason
 from contract.ids import AttemptId, Name
-from contract.model import ContractModel
+from contract.model import ContractModel, SentModel
 
 
 class Producer(ContractModel):
@@ -64,7 +64,7 @@ class ArmConditions(ContractModel):
     """Why none of the calibrated values was used."""
 
 
-class Conditions(ContractModel):
+class Conditions(SentModel):
     """Under what a result was measured (C5). Results under different conditions are not compared silently."""
 
     device_model: str

@@ -1,4 +1,4 @@
-"""Two runs compared on one device each (C5, C6): what stands against it is refused unless asked for."""
+"""Two runs compared on one device each: what stands against it is refused unless asked for."""
 
 from dataclasses import dataclass
 

@@ -20,7 +20,7 @@ class BudgetTooSmallError(BadRequestError):
 
 
 class NotComparableError(FarmError):
-    """The two runs did not measure the same thing; `differences` names what stands against it (C5, C6)."""
+    """The two runs did not measure the same thing; `differences` names what stands against it."""
 
     kind = ProblemCode.NOT_COMPARABLE
 

@@ -11,11 +11,13 @@ from dash import html, no_update
 from dash.development.base_component import Component
 from plotly.io.json import to_json_plotly
 
+from contract.artifacts import ArtifactList, ArtifactView
 from contract.rest import DeviceView, LiveView, RunReport, RunView
 from dashboard.client import FarmReader
 from dashboard.figures.live import footprint_figure, kv_blocks_figure, output_rate_figure
 from dashboard.figures.theme import Subject, subject_of
 from dashboard.figures.ttft import live_ttft_figure
+from dashboard.pages.run_files import files_panel
 from dashboard.pages.run_head import device_at_work, is_live, jobs_done, jobs_panel, run_head
 from dashboard.pages.run_report import report_body
 from dashboard.parts.panels import notice, panel
@@ -55,6 +57,8 @@ class Look(NamedTuple):
     live: LiveView | None
     report: RunReport | None
     memory: Memory
+    files: tuple[ArtifactView, ...] = ()
+    """Asked for with the report: what was uploaded before its job was done."""
 
 
 class Filling(NamedTuple):
@@ -78,16 +82,16 @@ _COMPARED: Final = frozenset(Filling._fields) - {"live_is_hidden", "memory", "ma
 
 
 async def look(reader: FarmReader, run_id: str, memory: Memory) -> Look:
-    """At most four calls: run and live view, the device when it is new, the report when a job is done."""
+    """Run and live view, the device when it is new, report and files when a job is done."""
     run, live = await asyncio.gather(reader.run(run_id), reader.live(run_id))
     device_id = device_at_work(run, live)
     if device_id is not None and device_id != memory.device_id:
         memory = _met(memory, await reader.device(device_id))
-    report = None
+    report, files = None, ArtifactList(run_id=run_id, artifacts=[])
     if not is_live(run) or jobs_done(run) > memory.reported_jobs:
-        report = await reader.report(run_id)
+        report, files = await asyncio.gather(reader.report(run_id), reader.artifacts(run_id))
         memory = memory._replace(reported_jobs=jobs_done(run))
-    return Look(run, live if is_live(run) else None, report, memory)
+    return Look(run, live if is_live(run) else None, report, memory, tuple(files.artifacts))
 
 
 def _met(memory: Memory, device: DeviceView) -> Memory:
@@ -131,7 +135,7 @@ def changes_only(filled: Filling, memory: Memory) -> Filling:
 def _report(seen: Look) -> Any:
     """The new report, the notice of a run that waits, nothing before the first job is done, or the old."""
     if seen.report is not None:
-        return report_body(seen.report)
+        return [*report_body(seen.report), *files_panel(seen.files)]
     if seen.live is not None and seen.live.attempt_id is None:
         return _waiting(seen.run)
     return [] if seen.memory.reported_jobs == 0 else no_update

@@ -2,18 +2,23 @@
 
 from pathlib import Path
 
+import structlog
+
 from contract.agent_api import ResultRequest
 from contract.events import RuntimeExited
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
 from contract.model import storable_text
-from contract.run_end import RunEnd
+from contract.run_end import EVIDENCE_LINES_MAX, RunEnd
+from device_agent.attempt.artifacts import keep_artifacts, without_secrets
 from device_agent.attempt.outcome import conclude, explained, unsaid
 from device_agent.collect.intake import Progress
 from device_agent.collect.spool import Spool
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.clock import monotonic_ns
 from device_agent.targets.port import ExitStatus, RuntimeProcess
+
+_log = structlog.get_logger(__name__)
 
 _LOG_TAIL_BYTES = 2000
 
@@ -41,8 +46,16 @@ def conclude_attempt(
     end = conclude(status, progress, stop, told, _log_end(folder.log_path))
     if end.reason is FailureReason.MODEL_MISSING and not started:
         end = end.model_copy(update={"outcome": "refused"})
-    fence = folder.grant().lease.fence
-    folder.write_result(ResultRequest(**dict(end), fence=fence, last_seq=spool.last_seqs()))
+    kept = keep_artifacts(folder)
+    if kept.left_out:
+        _log.warning("artifacts_left_out", attempt_id=folder.attempt_id, files=kept.left_out)
+    result = ResultRequest(
+        **{**dict(end), "evidence": [*end.evidence, *kept.left_out][-EVIDENCE_LINES_MAX:]},
+        fence=folder.grant().lease.fence,
+        last_seq=spool.last_seqs(),
+        artifacts=list(kept.refs),
+    )
+    folder.write_result(result)
 
 
 def _exit_status(spool: Spool, process: RuntimeProcess | None) -> ExitStatus:
@@ -73,7 +86,7 @@ def _log_end(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _LOG_TAIL_BYTES))
-            text = storable_text(file.read().decode("utf-8", "replace").strip())
+            text = storable_text(without_secrets(file.read()).decode("utf-8", "replace").strip())
     except OSError:
         return ""
     return f"End of its log: {text}" if text else ""

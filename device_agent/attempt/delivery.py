@@ -10,7 +10,9 @@ from typing import Any
 import structlog
 
 from contract.agent_api import Fence, ResultRequest
+from contract.artifacts import ArtifactRef, ArtifactUpload
 from contract.events.envelope import Stream
+from device_agent.attempt.artifacts import kind_of
 from device_agent.client import ControllerClient
 from device_agent.collect.spool import Spool
 from device_agent.collect.upload import Pace, StreamSender, Upload, wait_after
@@ -19,8 +21,11 @@ from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import wall
 from device_agent.floor.errors import (
     AnswerInvalidError,
+    ArtifactsMissingError,
     ControllerUnreachableError,
     EventsMissingError,
+    FencedError,
+    LeaseGoneError,
     RefusedError,
     SpoolBehindError,
     SpoolFullError,
@@ -93,13 +98,31 @@ class Delivery:
         while True:
             await self._wait_for_events()
             try:
-                answer = await self._client.finish(self.folder.attempt_id, result)
+                sent = [ref for ref in result.artifacts if await self._send_artifact(ref)]
+                answer = await self._client.finish(
+                    self.folder.attempt_id, result.model_copy(update={"artifacts": sent})
+                )
                 return answer.state
+            except ArtifactsMissingError as missing_files:
+                wait_s = wait_after(missing_files, backoff)
             except EventsMissingError as missing:
                 wait_s = await self._rewind(missing, result, backoff)
             except (ControllerUnreachableError, TokenRefusedError, AnswerInvalidError) as error:
                 wait_s = wait_after(error, backoff)
             await asyncio.sleep(wait_s)
+
+    async def _send_artifact(self, ref: ArtifactRef) -> bool:
+        """False when it is lost: gone from this disk, or the controller does not take this one."""
+        try:
+            content = await asyncio.to_thread((self.folder.artifacts_path / ref.name).read_bytes)
+            about = ArtifactUpload(fence=self._fence, kind=kind_of(ref.name), sha256=ref.sha256)
+            await self._client.put_artifact(self.folder.attempt_id, ref.name, about, content)
+        except (TokenRefusedError, FencedError, LeaseGoneError):
+            raise
+        except (OSError, RefusedError) as error:
+            _log.error("artifact_lost", attempt_id=self.folder.attempt_id, name=ref.name, detail=str(error))
+            return False
+        return True
 
     async def _wait_for_events(self) -> None:
         """Until every event is acknowledged; the senders do the work."""

@@ -4,6 +4,7 @@ grant.json, spec.json   claimed: the folder appears whole, or not at all
 lease.json              accepted: until when the runtime may use the device
 runtime.log             the runtime is being started: from here on it is never started again
 process.json            started: which process it is
+reports/, artifacts/    reports of its device as they came; copies without secrets, sent before the result
 result.json             concluded: the last word, sent until it is acknowledged
 settled.json            acknowledged or refused for good: kept for a day, then removed
 """
@@ -86,6 +87,14 @@ class AttemptFolder:
     @property
     def spool_path(self) -> Path:
         return self.path / "spool.sqlite"
+
+    @property
+    def reports_path(self) -> Path:
+        return self.path / "reports"
+
+    @property
+    def artifacts_path(self) -> Path:
+        return self.path / "artifacts"
 
     @property
     def start_intended(self) -> bool:

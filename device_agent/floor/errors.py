@@ -63,6 +63,13 @@ class EventsMissingError(RefusedError):
     stream: Stream | None = None
 
 
+class ArtifactsMissingError(RefusedError):
+    """The result names files that the server does not hold: send them again."""
+
+    kind = "artifacts-missing"
+    retryable = True
+
+
 class SeqConflictError(RefusedError):
     """The server holds another event under the same number: two writers, or a lost spool."""
 

@@ -104,7 +104,7 @@ class TrialFacts:
 
     @property
     def above_nominal(self) -> bool:
-        """The device was warm: its times are not those of a cool one (statistics.md 4.1 rule 1)."""
+        """The device was warm: its times are not those of a cool one."""
         return THERMAL_ORDER.index(self.conditions.thermal_state) > THERMAL_ORDER.index("nominal")
 
 

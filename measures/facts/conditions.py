@@ -1,4 +1,4 @@
-"""Under what each trial was measured: heat, charge, low-power mode; and what a reader must know (C5)."""
+"""Under what each trial was measured: heat, charge, low-power mode; and what a reader must know."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Samples to arms: a spread per metric over the trials that count (C3). A trial's value is the median over
+"""Samples to arms: a spread per metric over the trials that count. A trial's value is the median over
 its calls or agents."""
 
 import statistics

@@ -1,4 +1,4 @@
-"""The flat-memory check of a soak (C7): does the footprint still rise once the first rounds are over?
+"""The flat-memory check of a soak: does the footprint still rise once the first rounds are over?
 
 The slope is Theil and Sen's, the median over all pairs of samples: one spike or late step moves it little.
 Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968).

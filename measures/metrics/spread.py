@@ -1,4 +1,4 @@
-"""Median and range of repeated measurements; no mean is shown without its noise (requirement C3)."""
+"""Median and range of repeated measurements; no mean is shown without its noise."""
 
 import math
 import statistics

@@ -1,7 +1,7 @@
 """Hodges-Lehmann estimate of a paired effect, and the interval from inverting Wilcoxon's signed-rank test.
 
-Source: statistics.md 4.1, rules 2 and 4. At n = 8 to 12 this interval holds its level, a percentile bootstrap
-does not (statistics.md 5.5).
+Sources: Hodges and Lehmann, Annals of Mathematical Statistics 34 (1963); Wilcoxon, Biometrics 1 (1945).
+At n = 8 to 12 this interval holds its level, a percentile bootstrap does not.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Sequential looks with spent alpha: measure more pairs while the answer is open, at no more false alarms.
 
-Peeking with 0.05 at 6, 10, 14 and 20 pairs gives 11.7 % false alarms (statistics.md 4.1 rule 6). A look at 6
+Peeking with 0.05 at 6, 10, 14 and 20 pairs gives 11.7 % false alarms by simulation. A look at 6
 pairs has no use here: the sign-flip test cannot reach its 0.001 with so few.
 """
 

@@ -1,6 +1,6 @@
 """Minimum detectable effect: what a comparison could have seen, printed with each pass.
 
-Source: statistics.md 4.4, whose table this reproduces.
+Source: the power of Student's t test, whose statistic is noncentral t under the alternative.
 """
 
 import math

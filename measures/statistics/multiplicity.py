@@ -1,7 +1,8 @@
 """Many metrics on many devices: screen all, measure the flagged again, confirm on the fresh pairs alone.
 
 480 comparisons at p < 0.05 raise 24 false alarms; this keeps the share of runs with any below 5 % and finds
-97 % of 5 % effects for about 5 % more device time (statistics.md 4.3 and 5.7).
+97 % of 5 % effects for about 5 % more device time. Source: Benjamini and
+Hochberg, JRSS B 57 (1995).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The order in which trials run. It decides more than the test does.
 
 On real iPhone traces all-A-then-all-B gives 25 to 39 % false alarms at a nominal 5 %, ABBA or a random order
-in each pair 1 to 8 %; plain ABAB keeps a bias because B is always the later one. Source: statistics.md 5.4.
+in each pair 1 to 8 %; plain ABAB keeps a bias because B is always the later one. Simulated in
+tests/measures/statistics/test_order.py.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Sign-flip test on the mean of paired log ratios: under "no effect" each ratio is as likely as its inverse.
 
-Source: statistics.md 4.1, rule 3. The smallest p that n pairs can reach is 2**-n.
+Source: Fisher, The Design of Experiments (1935), section 21. The smallest p that n pairs can reach is 2**-n.
 """
 
 from collections.abc import Sequence

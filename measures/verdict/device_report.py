@@ -157,7 +157,7 @@ def _arm_medians(medians: Mapping[str, float]) -> ArmMedians:
 
 
 def failures(facts: AttemptFacts, failure: FailureNote | None) -> list[str]:
-    """Each kind of failure once: how often, what was said first, and what to try (C9).
+    """Each kind of failure once: how often, what was said first, and what to try.
 
     A call that failed ends its agent, its runtime and its attempt with the same reason: that is one failure,
     and the call says most of it.

@@ -1,7 +1,7 @@
-"""The gate of a run: the worst over all its jobs, as one word, one exit code and one reason (decisions.md 8).
+"""The gate of a run: the worst over all its jobs, as one word, one exit code and one reason.
 
 Each device is judged on its own. Nothing is said of a fleet: that takes three devices and one mean per device
-(statistics.md 4.2), and a device that disagrees is a finding, not noise.
+(docs/adr/0021), and a device that disagrees is a finding, not noise.
 """
 
 from collections.abc import Mapping, Sequence

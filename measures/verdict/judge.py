@@ -1,6 +1,6 @@
 """The verdict on one metric of one device: regressed, improved, the same, a small change, or not known.
 
-Source: statistics.md 4.1 rule 5, and 4.4: a comparison too weak to see the floor cannot say "same".
+A comparison too weak to see the floor cannot say "same".
 """
 
 import math

@@ -30,7 +30,7 @@ class ComparisonPlan:
     gate: GateRequest
     seed: int
     is_soak: bool = False
-    """The workload repeats for a fixed time: its footprint is to stay flat (C7)."""
+    """The workload repeats for a fixed time: its footprint is to stay flat."""
 
     @property
     def compares(self) -> bool:

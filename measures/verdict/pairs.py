@@ -1,7 +1,4 @@
-"""Pairs of trials, one of each arm, measured next to each other; what was dropped and whose fault it was.
-
-Source: statistics.md 4.1, rules 1 and 2.
-"""
+"""Pairs of trials, one of each arm, measured next to each other; what was dropped and whose fault it was."""
 
 import math
 from collections.abc import Sequence
@@ -94,7 +91,7 @@ class Drops:
     def p_value(self) -> float:
         """One-sided Fisher p that the arm dropped more often is so only by chance; 1 when they are equal.
 
-        The side is that of the worse arm: 4 of 10 against 0 of 10 gives 0.043 (statistics.md 3.2).
+        The side is that of the worse arm: 4 of 10 against 0 of 10 gives 0.043.
         """
         more, fewer = max(self.baseline, self.candidate), min(self.baseline, self.candidate)
         if more == fewer:

@@ -97,3 +97,21 @@ def test_the_log_can_be_dropped_without_losing_a_metric() -> None:
     assert "token_emitted" not in log_only
     assert "call_finished" not in log_only
     assert "log_line" in log_only
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "rest"),
+    [
+        (
+            "temperature_celsius",
+            "battery_sampled",
+            '"level_percent":5,"charging":true,"temperature_celsius":NaN',
+        ),
+        ("level_percent", "battery_sampled", '"level_percent":1e999,"charging":true'),
+        ("others_cpu_percent", "host_sampled", '"others_cpu_percent":-Infinity,"open_files":1'),
+        ("conditions.extra.y", "conditions_recorded", '"conditions":{"extra":{"y":NaN}}'),
+    ],
+)
+def test_nan_and_infinity_are_no_facts(field: str, kind: str, rest: str) -> None:
+    with pytest.raises(EventLineError, match=field):
+        parse_event(f'{{"seq":2,"t_mono_ns":1,"type":"{kind}",{rest}}}')

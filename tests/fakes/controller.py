@@ -5,11 +5,13 @@ set by tests: `faults` decides per request whether it is lost, its answer is los
 """
 
 import gzip
+import hashlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel
 from ulid import ULID
@@ -29,6 +31,7 @@ from contract.agent_api import (
     ResultAnswer,
     ResultRequest,
 )
+from contract.artifacts import ArtifactRef, ArtifactUpload
 from contract.events import STREAMS_OF_TYPE, Event, StreamOpened, parse_event
 from contract.events.envelope import Stream
 from contract.failures import Fault
@@ -83,6 +86,7 @@ class Attempt:
     state: str = "leased"
     phases: list[str] = field(default_factory=list)
     renewals: int = 0
+    artifacts: dict[str, bytes] = field(default_factory=dict)
 
     def events(self, stream: Stream) -> list[Event]:
         return [parse_event(line) for line in self.streams.get(stream, [])]
@@ -96,6 +100,7 @@ class FakeController:
         self.renew_interval_s = renew_interval_s
         self.margin_s = margin_s
         self.lock = threading.Condition()
+        self.refused_artifacts: set[str] = set()
         self.enrollment_tokens = {"one-time"}
         self.tokens: set[str] = set()
         self.queue: list[AttemptSpec] = []
@@ -186,6 +191,8 @@ class FakeController:
         attempt = self.attempts.get(parts[3])
         if attempt is None:
             raise ProblemAnswerError(404, "attempt-not-found")
+        if "artifacts" in parts:
+            return self._artifact(attempt, path, body)
         if method == "PUT":
             return self._result(attempt, ResultRequest.model_validate_json(body))
         return self._events(attempt, gzip.decompress(body))
@@ -307,6 +314,18 @@ class FakeController:
             )
         return _json(answer)
 
+    def _artifact(self, attempt: Attempt, path: str, body: bytes) -> Answer:
+        place, _, query = path.partition("?")
+        name = place.rpartition("/")[2]
+        about = ArtifactUpload.model_validate(dict(parse_qsl(query)))
+        if about.fence != attempt.lease.fence:
+            raise ProblemAnswerError(409, "fenced")
+        if name in self.refused_artifacts or about.sha256 != hashlib.sha256(body).hexdigest():
+            raise ProblemAnswerError(422, "validation")
+        with self.lock:
+            attempt.artifacts[name] = body
+        return _json(ArtifactRef(name=name, sha256=about.sha256, size_bytes=len(body)))
+
     def _result(self, attempt: Attempt, result: ResultRequest) -> Answer:
         with self.lock:
             if result.fence != attempt.lease.fence:
@@ -315,6 +334,8 @@ class FakeController:
                 stored = len(attempt.streams.get(stream, []))
                 if stored < last_seq:
                     raise ProblemAnswerError(409, "events-missing", next_seq=stored + 1, stream=stream.value)
+            if any(ref.name not in attempt.artifacts for ref in result.artifacts):
+                raise ProblemAnswerError(409, "artifacts-missing")
             late = not self._live(attempt) and attempt.result is None
             attempt.result = result
             attempt.state = result.outcome

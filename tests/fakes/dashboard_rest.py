@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel
 
+from contract.artifacts import ArtifactList, ArtifactView
 from contract.failures import Fault
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from contract.rest import (
@@ -36,6 +37,7 @@ class FakeFarm:
     runs: list[RunView] = field(default_factory=list)
     lives: dict[str, LiveView] = field(default_factory=dict)
     reports: dict[str, RunReport] = field(default_factory=dict)
+    artifacts: list[ArtifactView] = field(default_factory=list)
     comparison: Comparison | None = None
     not_comparable: str = ""
     next_page_token: str | None = None
@@ -75,6 +77,8 @@ class FakeFarm:
                 return next((run for run in self.runs if run.run_id == run_id), None)
             case ["v1", "runs", run_id, "live"]:
                 return self.lives.get(run_id)
+            case ["v1", "runs", run_id, "artifacts"]:
+                return ArtifactList(run_id=run_id, artifacts=self.artifacts)
             case ["v1", "runs", run_id, "report"]:
                 return self.reports.get(run_id)
             case ["v1", "runs", _, "comparison"]:

@@ -17,7 +17,8 @@ def transport(controller: FakeController) -> httpx.MockTransport:
     async def answer(request: httpx.Request) -> httpx.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = await request.aread()
-        found = await asyncio.to_thread(controller.handle, request.method, request.url.path, headers, body)
+        target = request.url.raw_path.decode()
+        found = await asyncio.to_thread(controller.handle, request.method, target, headers, body)
         if found is None:
             raise httpx.ReadError("lost", request=request)
         return httpx.Response(found.status, content=found.body, headers={"Content-Type": found.media_type})

@@ -36,6 +36,7 @@ from device_agent.targets.ios.evidence import (
     LastMemory,
     OwnProcess,
     UnreadableReport,
+    names_process,
     read_reports,
 )
 from device_agent.targets.ios.record import RunRecord
@@ -89,6 +90,7 @@ class Gathering:
 
     device: Attendant
     record: RunRecord
+    reports_folder: Path
     sight: Callable[[Evidence], Evidence]
     _known: list[str] = field(default_factory=list)
     _found: list[FoundReport] = field(default_factory=list)
@@ -140,9 +142,21 @@ class Gathering:
             ]
         self._known += [file.remote_path for file in answer.files]
         found, unreadable = read_reports(files)
+        await asyncio.to_thread(self._keep_own, found, dict(files))
         self._found += found
         self._unreadable += unreadable
         self._listed = True
+
+    def _keep_own(self, found: tuple[FoundReport, ...], contents: dict[str, bytes]) -> None:
+        """For the person who reads the result; those about others stay on their device."""
+        own = self._evidence(None, over=False).process
+        for report in found:
+            if names_process(own, report.content):
+                try:
+                    self.reports_folder.mkdir(exist_ok=True)
+                    (self.reports_folder / report.file_name).write_bytes(contents[report.file_name])
+                except OSError as error:
+                    _log.warning("report_not_kept", file=report.file_name, detail=str(error))
 
     def _evidence(self, memory: LastMemory | None, *, over: bool) -> Evidence:
         record = self.record

@@ -181,6 +181,13 @@ def own_victim(process: OwnProcess, report: JetsamReport) -> ReportedProcess | N
     return next((victim for victim in report.victims if is_ours(process, victim.pid, victim.name)), None)
 
 
+def names_process(process: OwnProcess, report: JetsamReport | CrashReport) -> bool:
+    """Whether the report is about the end of this run."""
+    if isinstance(report, JetsamReport):
+        return own_victim(process, report) is not None
+    return is_of_this_run(process, report) and is_ours(process, report.pid, report.name)
+
+
 # `memorystatus: killing_specific_process pid 300 [App] (per-process-limit 10) …`
 # `memorystatus: killing process 300 [App] in high band …`
 # `process App [300] exceeded mem limit: ActiveHard 1400 MB (fatal)`

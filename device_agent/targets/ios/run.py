@@ -273,7 +273,7 @@ class AppRun:
         device, record = self._device, self._record
         complete = device.attached and await fetch_files(device, self._folder, record.bundle_id)
         memory = await asyncio.to_thread(last_memory, self._folder.events_path)
-        gathering = Gathering(device, record, self._sight)
+        gathering = Gathering(device, record, self._folder.reports_path, self._sight)
         claim, evidence = await gathering.claim(memory)
         self._end = run_end(claim, evidence)
         if claim.kind is EndKind.UNKNOWN and self._away_since_ns is not None:

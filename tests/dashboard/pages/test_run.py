@@ -1,5 +1,8 @@
 """The page of one run, look by look."""
 
+from datetime import UTC, datetime
+
+from contract.artifacts import ArtifactKind, ArtifactView
 from contract.failures import FAILURES, FailureReason
 from contract.states import AttemptState, JobOutcome, JobState, RunOutcome, RunState
 from dashboard.pages.run_look import FOR_EVER, NEVER
@@ -151,3 +154,29 @@ def test_a_controller_that_fails_is_asked_again(farm: FakeFarm, viewer: Dashboar
 def test_every_figure_has_its_place_before_the_first_value(viewer: DashboardViewer) -> None:
     ids = [one["props"].get("id") for one in components(viewer.layout_of(ADDRESS))]
     assert [found for found in ids if found in FIGURES] == list(FIGURES)
+
+
+def test_the_files_of_a_run_are_links_that_save_and_never_open(
+    farm: FakeFarm, viewer: DashboardViewer
+) -> None:
+    attempt_id = "att_01J00000000000000000000000"
+    farm.artifacts = [
+        ArtifactView(
+            attempt_id=attempt_id,
+            name="crash.ips",
+            kind=ArtifactKind.CRASH_REPORT,
+            size_bytes=2098,
+            sha256="0" * 64,
+            created_at=datetime(2026, 12, 1, tzinfo=UTC),
+        )
+    ]
+    report = _look(viewer)["run-report"]["children"]
+    assert "crash.ips" in text_of(report)
+    assert "crash report" in text_of(report)
+    shown = str(report)
+    assert f"/v1/attempts/{attempt_id}/artifacts/crash.ips" in shown
+    assert f"'download': '{attempt_id}-crash.ips'" in shown
+
+
+def test_a_run_without_files_shows_no_list_of_them(viewer: DashboardViewer) -> None:
+    assert "Files" not in text_of(_look(viewer)["run-report"]["children"])

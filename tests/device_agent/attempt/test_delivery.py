@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from contract.agent_api import ClaimRequest, EnrollRequest, ResultRequest
 from contract.events.envelope import Stream
 from contract.jobs import AttemptSpec
+from device_agent.attempt.artifacts import keep_artifacts
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.resumption import open_spool
 from device_agent.client import ControllerClient, open_http
@@ -49,7 +50,10 @@ class World:
         return folder, open_spool(folder, self.settings)
 
     def conclude(self, folder: AttemptFolder, spool: Spool) -> None:
-        folder.write_result(ResultRequest(fence=1, outcome="succeeded", last_seq=spool.last_seqs()))
+        kept = keep_artifacts(folder).refs
+        folder.write_result(
+            ResultRequest(fence=1, outcome="succeeded", last_seq=spool.last_seqs(), artifacts=list(kept))
+        )
 
     def stored(self, stream: Stream) -> list[int]:
         return [event.seq for event in self.controller.attempts[ATTEMPT_ID].events(stream)]
@@ -58,6 +62,7 @@ class World:
 async def deliver(world: World, faults: Callable[[str, str], Fault_] | None = None) -> Delivery:
     """A concluded attempt with events in two streams, brought home."""
     folder, spool = await world.grant()
+    folder.log_path.write_bytes(b"the log")
     spool.take(Arrivals({C: arrived(C, *range(1, 41)), S: arrived(S, *range(1, 21))}))
     world.conclude(folder, spool)
     if faults is not None:
@@ -92,6 +97,40 @@ def test_any_pattern_of_losses_delivers_each_event_once(seed: int, loss: float) 
         world = World(Path(folder))
         asyncio.run(deliver(world, faults))
         assert (world.stored(C), world.stored(S)) == (list(range(1, 41)), list(range(1, 21)))
+        assert world.controller.attempts[ATTEMPT_ID].artifacts == {"runtime.log": b"the log"}
+
+
+def test_files_come_before_the_result_that_names_them(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    asyncio.run(deliver(world))
+    attempt = world.controller.attempts[ATTEMPT_ID]
+    assert attempt.artifacts == {"runtime.log": b"the log"}
+    assert attempt.result is not None
+    assert [ref.name for ref in attempt.result.artifacts] == ["runtime.log"]
+
+
+def test_a_file_that_the_controller_refuses_does_not_hold_the_result_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.controller.refused_artifacts = {"runtime.log"}
+    asyncio.run(deliver(world))
+    result = world.controller.attempts[ATTEMPT_ID].result
+    assert result is not None
+    assert result.artifacts == []
+
+
+def test_a_server_that_forgot_a_file_gets_it_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    forgotten: list[str] = []
+
+    def faults(method: str, path: str) -> Fault_:
+        if path.endswith("/result") and not forgotten:
+            forgotten.append(path)
+            world.controller.attempts[ATTEMPT_ID].artifacts.clear()
+        return ""
+
+    asyncio.run(deliver(world, faults))
+    assert forgotten
+    assert world.controller.attempts[ATTEMPT_ID].artifacts == {"runtime.log": b"the log"}
 
 
 def test_a_server_that_forgot_acknowledged_events_gets_them_again(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def _arms_in_order(design: str, pairs: int, seed: int) -> np.ndarray:
 def _rejections(design: str, slowdown: float, draws: int) -> float:
     """Share of draws in which a two-sided sign-flip test at 5 % rejects; 10 pairs on windows of real traces.
 
-    A run is the mean of 8 consecutive values. Source: statistics.md 5.4.
+    A run is the mean of 8 consecutive values.
     """
     traces = [np.array(values) for values in json.loads(TRACES.read_text()).values()]
     generator = np.random.default_rng(17)
