@@ -5,12 +5,8 @@ that a path takes is decided here by its prefix; how much a user's token allows 
 `requires(scope)`. A token that was revoked is refused at the next request: nothing is cached.
 """
 
-<<<<<<< HEAD
-from collections.abc import Awaitable, Callable
-=======
 import contextlib
-from collections.abc import Callable
->>>>>>> main
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final

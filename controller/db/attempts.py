@@ -3,13 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-<<<<<<< HEAD
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-=======
-from sqlalchemy import select
->>>>>>> main
 from sqlalchemy.orm import Session
 
 from controller.db.models import AttemptRow, ClaimRow, EventStreamRow, LeaseRow

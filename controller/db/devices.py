@@ -2,15 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-<<<<<<< HEAD
 from typing import Any, Final
 
-from sqlalchemy import Row, select, update
-=======
-from typing import Any
-
-from sqlalchemy import Text, cast, or_, select
->>>>>>> main
+from sqlalchemy import Row, Text, cast, or_, select, update
 from sqlalchemy.orm import Session
 
 from contract.queries import DevicesQuery, HistoryQuery
