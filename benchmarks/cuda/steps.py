@@ -68,7 +68,7 @@ def needed_bytes(config: ModelConfig, rows: int, shared: int, own: int) -> int:
         for name, shape in weight_shapes(config)
         if name != "embed" or config.tied_head
     )
-    return weights + (shared + rows * own) * config.kv_bytes_per_token(2)
+    return weights + (shared + rows * own) * config.kv_format(2).token_bytes
 
 
 def spans_of(rows: int, shared: int, own: int, step: int) -> tuple[Span, ...]:

@@ -102,25 +102,25 @@ class BenchRecorder(TrialRecorder):
         super().finished(status, reason)
 
     def arrived(self, key: CallKey, prompt_tokens: int) -> None:
-        """Counted; nothing in silence."""
+        """Forwarded and timed, unless muted."""
         if not self._is_silent:
             with self._emitter.producing():
                 super().arrived(key, prompt_tokens)
 
     def decided(self, decision: StartToolWait | FinishToolWait | RetryCall | EndAgent) -> None:
-        """Counted; nothing in silence."""
+        """Forwarded and timed, unless muted."""
         if not self._is_silent:
             with self._emitter.producing():
                 super().decided(decision)
 
     def happened(self, fact: Fact) -> None:
-        """Counted; nothing in silence."""
+        """Forwarded and timed, unless muted."""
         if not self._is_silent:
             with self._emitter.producing():
                 super().happened(fact)
 
     def kv(self, state: KVState | None) -> None:
-        """Counted; nothing in silence."""
+        """Forwarded and timed, unless muted."""
         if not self._is_silent:
             with self._emitter.producing():
                 super().kv(state)

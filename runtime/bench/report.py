@@ -15,6 +15,7 @@ from runtime.bench.figures import TrialFigures, pool_waste_percent, trial_figure
 from runtime.bench.recording import WITHOUT_EVENTS
 from runtime.bench.session import ARM_MODES, Measured, Run
 from runtime.model.config import ModelConfig
+from runtime.model.numeric import Placement
 
 _BYTES_PER_MB = 1e6
 
@@ -61,7 +62,7 @@ def build_report(found: Findings) -> BenchReport:
     counted = {arm: _counted(found, arm, times) for arm, times in wanted_runs(request).items() if times}
     arms = {ARM_MODES[arm]: _arm(counted[arm].figures) for arm in counted if arm != WITHOUT_EVENTS}
     walls = {mode: figures.wall_s.median for mode, figures in arms.items()}
-    costs = _costs(found)
+    costs = _costs(found, Placement.named(conditions.dtype, "cpu").value_bytes)
     limits = _bound(found, counted, costs)
     kept = [run for each in counted.values() for run in each.runs]
     paged = counted.get("paged")
@@ -132,7 +133,7 @@ def _reduction(walls: Mapping[ArmMode, float], baseline: ArmMode) -> float | Non
     return reduction_percent(walls[baseline], walls["paged"])
 
 
-def _costs(found: Findings) -> bound.Costs:
+def _costs(found: Findings, value_bytes: int) -> bound.Costs:
     """KV as the arm held it. Of the weights, what a step has to read and no more: every linear and the head.
 
     Counted from the shape: what a tier holds beside them (another copy, scales, an embedding whose rows are
@@ -140,14 +141,12 @@ def _costs(found: Findings) -> bound.Costs:
     """
     budget = next(iter(found.main.budgets.values()))
     config = found.config
-    token_bytes = budget.block_size_bytes // budget.block_tokens
-    value_bytes = token_bytes // (2 * config.layers * config.kv_width)
     attention = config.hidden * (2 * config.q_width + 2 * config.kv_width)
     weights = config.layers * (attention + 3 * config.hidden * config.ffn) + config.vocab * config.hidden
     return bound.Costs(
         config=config,
         step_bytes=weights * (1 if found.request.engine.weight_dtype == "int8" else value_bytes),
-        token_bytes=token_bytes,
+        token_bytes=budget.block_size_bytes // budget.block_tokens,
         read_bytes_per_s=found.rates.read_bytes_per_s,
         product_flops=found.rates.product_flops,
     )

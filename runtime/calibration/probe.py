@@ -7,7 +7,7 @@ from typing import Final
 from runtime.measured.options import DEFAULT_PREFILL_CHUNK_TOKENS
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.llama import LlamaModel
-from runtime.model.paged_kv import PagedKV, bytes_per_block
+from runtime.model.paged_kv import PagedKV
 
 _BLOCK_TOKENS: Final = 32
 _SHARED_TOKENS: Final = 512
@@ -35,7 +35,7 @@ class ProbeSizes:
 def probe_sizes(model: LlamaModel, sequences: int, pool_bytes: int) -> ProbeSizes:
     """As large as the model's context and `pool_bytes` allow, at least one block and one sequence."""
     context_tokens = model.config.context_tokens
-    block_bytes = bytes_per_block(model.config, _BLOCK_TOKENS, model.placement)
+    block_bytes = model.config.kv_format(model.placement.value_bytes).block_bytes(_BLOCK_TOKENS)
     blocks = max(2, pool_bytes // block_bytes)
     shared = min(_SHARED_TOKENS, context_tokens // 2, blocks // 2 * _BLOCK_TOKENS)
     shared -= shared % _BLOCK_TOKENS

@@ -1,4 +1,4 @@
-"""The pool of fixed-size blocks: who is free, who is held, who is cached with no user (B1, B2).
+"""The pool of fixed-size blocks: who is free, who is held, who is cached with no user.
 
 A block is in exactly one of three places:
   free        nobody holds it, nothing is cached in it;
@@ -85,15 +85,6 @@ class BlockPool:
     def on_evict(self, callback: Callable[[int], None]) -> None:
         """`callback(block)` hears of each eviction before the block is handed out again."""
         self._on_evict = callback
-
-    def grow(self, blocks: int) -> None:
-        """Adds free blocks with the next ids; the engine must have storage for them first."""
-        if blocks < 1:
-            raise ValueError(f"a pool grows by at least one block, not {blocks}")
-        first = self.capacity
-        for counters in (self._ref_count, self._pins, self._published_tokens):
-            counters.extend([0] * blocks)
-        self._free[:0] = range(first + blocks - 1, first - 1, -1)
 
     def ref_count(self, block: int) -> int:
         """Tables that hold `block`, plus its pins. NullBlockError for no block of this pool."""

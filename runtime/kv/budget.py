@@ -1,32 +1,14 @@
-"""The memory budget (B5): what the KV pool may take, and how many agents that admits."""
+"""The memory budget: what the KV pool may take, and how many agents that admits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from runtime.errors import PoolTooSmallError
+from runtime.kv.kv_format import KVFormat
 
 RESERVE_PERCENT = 20
 """Kept free: a limit counts memory that no table of ours names."""
-
-
-@dataclass(frozen=True, slots=True)
-class KVGeometry:
-    """What one token's keys and values take: K and V, every layer."""
-
-    layers: int
-    kv_heads: int
-    head_dim: int
-    value_bytes: int
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of KV per token."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * self.value_bytes
-
-    def block_bytes(self, block_tokens: int) -> int:
-        """Bytes of KV per block of `block_tokens`."""
-        return self.token_bytes * block_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +22,7 @@ class BudgetInput:
     limit_bytes: int
     weights_bytes: int
     rest_bytes: int
-    geometry: KVGeometry
+    kv_format: KVFormat
     block_tokens: int
     reserve_percent: int = RESERVE_PERCENT
     prefix_percent: int = 10
@@ -67,7 +49,7 @@ class MemoryBudget:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block."""
-        return self.given.geometry.block_bytes(self.given.block_tokens)
+        return self.given.kv_format.block_bytes(self.given.block_tokens)
 
     @property
     def reserve_bytes(self) -> int:
@@ -117,9 +99,9 @@ class MemoryBudget:
 
 def plan_budget(given: BudgetInput, sequence_tokens: int) -> MemoryBudget:
     """The largest pool that fits; PoolTooSmallError when it cannot hold one sequence of `sequence_tokens`."""
-    block_bytes = given.geometry.block_bytes(given.block_tokens)
+    block_bytes = given.kv_format.block_bytes(given.block_tokens)
     if block_bytes < 1 or given.limit_bytes < 1 or min(given.weights_bytes, given.rest_bytes) < 0:
-        raise ValueError(f"a budget needs a limit and a KV geometry, and no negative part: {given}")
+        raise ValueError(f"a budget needs a limit and a KV format, and no negative part: {given}")
     if not 0 <= given.reserve_percent < 100 or not 0 <= given.prefix_percent < 100:
         raise ValueError(f"shares must be 0 to 99 %: {given.reserve_percent}, {given.prefix_percent}")
     reserve = given.limit_bytes * given.reserve_percent // 100

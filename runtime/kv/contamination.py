@@ -1,4 +1,4 @@
-"""Contamination check (B9): a shadow of what each block slot really holds, compared with what it should.
+"""Contamination check: a shadow of what each block slot really holds, compared with what it should.
 
 A token's KV depends on every token before it, so a slot remembers not only token and position but the lineage
 of the row that wrote it, read through that row's own block table: right token, wrong history is found.

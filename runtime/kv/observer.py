@@ -1,4 +1,4 @@
-"""What happens to blocks, as facts (B10). Whoever wants a trace implements `KVObserver`."""
+"""What happens to blocks, as facts. Whoever wants a trace implements `KVObserver`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Prefixes computed once: a hash chain over full blocks, partial tails, and pending prefixes (B3).
+"""Prefixes computed once: a hash chain over full blocks, partial tails, and pending prefixes.
 
 The nodes form a tree that is always connected to the root: what cannot be reached is not kept. A full block
 is found by its digest and then compared token for token: a hash collision is a miss, never a wrong answer.

@@ -1,11 +1,12 @@
-"""Sizes of one arm from its options, the memory limit and the workload (B5), and the table that says so."""
+"""Sizes of one arm from its options, the memory limit and the workload, and the table that says so."""
 
 import time
 from dataclasses import dataclass
 
 from contract.events import BudgetRow, MemoryBudgeted
 from contract.jobs import ArmMode, EngineOptions
-from runtime.kv.budget import BudgetInput, KVGeometry, MemoryBudget, plan_budget
+from runtime.kv.budget import BudgetInput, MemoryBudget, plan_budget
+from runtime.kv.kv_format import KVFormat
 from runtime.measured.emit import PENDING_SEQ
 from runtime.measured.options import ArmSetup
 from runtime.measured.sizes import WorkloadSizes
@@ -55,7 +56,7 @@ class ArmPlan:
         return self.budget.pool_blocks * self.setup.engine.block_tokens
 
 
-def plan_arm(setup: ArmSetup, geometry: KVGeometry, memory: MachineMemory, sizes: WorkloadSizes) -> ArmPlan:
+def plan_arm(setup: ArmSetup, kv_format: KVFormat, memory: MachineMemory, sizes: WorkloadSizes) -> ArmPlan:
     """PoolTooSmallError when the longest sequence of the workload cannot fit."""
     engine = setup.engine
     limit_bytes = engine.memory_limit_bytes or memory.limit_bytes
@@ -64,7 +65,7 @@ def plan_arm(setup: ArmSetup, geometry: KVGeometry, memory: MachineMemory, sizes
             limit_bytes=limit_bytes or memory.physical_bytes,
             weights_bytes=memory.weights_bytes,
             rest_bytes=memory.rest_bytes,
-            geometry=geometry,
+            kv_format=kv_format,
             block_tokens=engine.block_tokens,
             prefix_percent=0 if setup.mode == "serial" else 10,
             pool_blocks_max=_blocks_wanted(engine, setup.mode, sizes),
@@ -86,7 +87,7 @@ def _blocks_wanted(engine: EngineOptions, mode: ArmMode, sizes: WorkloadSizes) -
     """Blocks that the workload can use; the options may say less, never more than that."""
     size = engine.block_tokens
     if mode == "serial":
-        # B11: the baseline has one contiguous cache, as long as its longest sequence.
+        # The baseline has one contiguous cache, as long as its longest sequence.
         wanted = -(-sizes.at_most_tokens // size)
     else:
         # Every agent's longest sequence kept whole, a tail block and a copy for each, watermarks on top.

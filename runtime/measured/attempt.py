@@ -18,7 +18,6 @@ from runtime.engine.models import ModelHolder, Stage
 from runtime.engine.paged import PagedEngine, PagedSetup
 from runtime.host.machine import this_machine
 from runtime.host.memory import give_back_memory, memory_limit_bytes, read_footprint
-from runtime.kv.budget import KVGeometry
 from runtime.measured.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
 from runtime.measured.conditions import calibration_key, conditions_event, model_digest
 from runtime.measured.emit import PENDING_SEQ, EventEmitter
@@ -146,10 +145,8 @@ class Attempt:
     def _plan_arms(self, model: LlamaModel, sizes: WorkloadSizes) -> dict[str, ArmPlan]:
         plans = {}
         for arm in self._spec.arms:
-            config, compute = model.config, self._computes[arm.arm]
-            geometry = KVGeometry(
-                config.layers, config.kv_heads, config.head_dim, compute.placement.value_bytes
-            )
+            compute = self._computes[arm.arm]
+            kv_format = model.config.kv_format(compute.placement.value_bytes)
             memory = MachineMemory(
                 limit_bytes=self._limit_bytes,
                 physical_bytes=compute.device_memory_bytes
@@ -158,7 +155,7 @@ class Attempt:
                 weights_bytes=model.weights_bytes,
                 rest_bytes=max(0, read_footprint().footprint_bytes - model.weights_bytes),
             )
-            plans[arm.arm] = plan_arm(self._setups[arm.arm], geometry, memory, sizes)
+            plans[arm.arm] = plan_arm(self._setups[arm.arm], kv_format, memory, sizes)
             self._emitter.emit(budget_event(plans[arm.arm]))
         return plans
 

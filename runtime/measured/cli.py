@@ -51,7 +51,7 @@ _SPEC_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ProcessEnd:
     """How the runtime ends: what its last event says, and its exit code."""
 
     status: Literal["completed", "failed", "cancelled"]
@@ -136,7 +136,7 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
             ending = _carry_out(Attempt(spec, model_path, emitter, watchdog))
         except AttemptFolderError as fault:
             _complain(fault)
-            ending = Ending("failed", RuntimeExit.USAGE, fault.reason, str(fault))
+            ending = ProcessEnd("failed", RuntimeExit.USAGE, fault.reason, str(fault))
         finally:
             if watchdog is not None:
                 watchdog.close()
@@ -147,31 +147,31 @@ def _run(spec: AttemptSpec, folder: Path, model_path: Path, socket: Path) -> int
     return ending.exit_code
 
 
-def _carry_out(attempt: Attempt) -> Ending:
+def _carry_out(attempt: Attempt) -> ProcessEnd:
     """Runs the attempt and says how it ended, whatever happened."""
     try:
         failed = attempt.run()
     except CancelledError as stop:
-        return Ending("cancelled", RuntimeExit.CANCELLED, stop.reason, str(stop))
+        return ProcessEnd("cancelled", RuntimeExit.CANCELLED, stop.reason, str(stop))
     except LeaseExpiredError as fault:
         _complain(fault)
-        return Ending("failed", RuntimeExit.LEASE_EXPIRED, fault.reason, str(fault))
+        return ProcessEnd("failed", RuntimeExit.LEASE_EXPIRED, fault.reason, str(fault))
     except (AttemptFolderError, EventsNotWrittenError):
         raise
     except RuntimeFault as fault:
         _complain(fault)
-        return Ending("failed", RuntimeExit.FAILED, fault.reason, f"{fault.kind}: {fault}")
+        return ProcessEnd("failed", RuntimeExit.FAILED, fault.reason, f"{fault.kind}: {fault}")
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
         if _is_out_of_memory(error):
             refused = OutOfMemoryError(str(error))
-            return Ending("failed", RuntimeExit.FAILED, refused.reason, f"{refused.kind}: {refused}")
+            return ProcessEnd("failed", RuntimeExit.FAILED, refused.reason, f"{refused.kind}: {refused}")
         detail = f"{type(error).__name__}: {error}"
-        return Ending("failed", RuntimeExit.FAILED, FailureReason.RUNTIME_EXIT, detail)
+        return ProcessEnd("failed", RuntimeExit.FAILED, FailureReason.RUNTIME_EXIT, detail)
     if failed is not None:
         detail = f"trial {failed.trial}, {failed.detail}"
-        return Ending("failed", RuntimeExit.FAILED, failed.reason, detail)
-    return Ending("completed", RuntimeExit.COMPLETED)
+        return ProcessEnd("failed", RuntimeExit.FAILED, failed.reason, detail)
+    return ProcessEnd("completed", RuntimeExit.COMPLETED)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -179,7 +179,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
-def _finish(emitter: EventEmitter, ending: Ending) -> None:
+def _finish(emitter: EventEmitter, ending: ProcessEnd) -> None:
     emitter.emit(
         RuntimeFinished(
             seq=PENDING_SEQ,
@@ -195,7 +195,7 @@ def _end_hung(emitter: EventEmitter) -> None:
     """From the watchdog: the lease is over and the engine does not answer. Ends the process."""
     detail = "the lease ended, and a step of the engine did not"
     try:
-        _finish(emitter, Ending("failed", RuntimeExit.LEASE_EXPIRED, FailureReason.LEASE_EXPIRED, detail))
+        _finish(emitter, ProcessEnd("failed", RuntimeExit.LEASE_EXPIRED, FailureReason.LEASE_EXPIRED, detail))
         emitter.close(timeout_s=5.0)
     finally:
         os._exit(RuntimeExit.LEASE_EXPIRED)
@@ -207,7 +207,7 @@ def _refuse_in_events(folder: Path, fault: RuntimeFault) -> None:
         return
     try:
         emitter = EventEmitter(folder / EVENTS_FILE, folder.resolve().name, producer("unknown"))
-        _finish(emitter, Ending("failed", RuntimeExit.USAGE, fault.reason, f"{fault.kind}: {fault}"))
+        _finish(emitter, ProcessEnd("failed", RuntimeExit.USAGE, fault.reason, f"{fault.kind}: {fault}"))
         emitter.close()
     except (AttemptFolderError, EventsNotWrittenError) as error:
         _complain(error)

@@ -1,4 +1,4 @@
-"""Under what this attempt is measured (C5): machine, model and engine, recorded before the first trial."""
+"""Under what this attempt is measured: machine, model and engine, recorded before the first trial."""
 
 import hashlib
 import time

@@ -207,7 +207,7 @@ class EventEmitter:
             )
         if waits:
             told = (
-                f"the engine waited {waits} times, {waited_ns // 10**6} ms in all, for room among its events"
+                f"the event queue was full {waits} times; the engine was blocked for {waited_ns // 10**6} ms"
             )
             batch.append((Stream.LOG, _log_line("warning", told)))
         if batch:

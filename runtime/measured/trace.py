@@ -1,4 +1,4 @@
-"""The trace of blocks (B10): what the pool does, as events of the log stream."""
+"""The trace of blocks: what the pool does, as events of the log stream."""
 
 import time
 from collections.abc import Iterator, Sequence

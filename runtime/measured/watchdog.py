@@ -1,4 +1,4 @@
-"""Watches the lease while the engine works: past its deadline nothing may run here (service.md 8.5).
+"""Watches the lease while the engine works: past its deadline nothing may run here.
 
 The engine asks `check` between steps. If it does not come back in time, because a step hangs, the watchdog
 ends the process itself: by then the device may belong to somebody else.

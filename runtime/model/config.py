@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from runtime.kv.kv_format import KVFormat
+
 SUPPORTED_ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _FLOAT32_MAX: Final = (2 - 2**-23) * 2.0**127
 
@@ -58,6 +60,6 @@ class ModelConfig:
     def kv_width(self) -> int:
         return self.kv_heads * self.head_dim
 
-    def kv_bytes_per_token(self, bytes_per_value: int) -> int:
-        """Bytes of K and V of one token over all layers."""
-        return 2 * self.layers * self.kv_width * bytes_per_value
+    def kv_format(self, value_bytes: int) -> KVFormat:
+        """Of this model's KV in numbers of `value_bytes`."""
+        return KVFormat(self.layers, self.kv_heads, self.head_dim, value_bytes)

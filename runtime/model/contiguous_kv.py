@@ -1,4 +1,4 @@
-"""The baseline's cache: one sequence, one piece of memory, nothing shared, nothing kept (requirement B11)."""
+"""The baseline's cache: one sequence, one piece of memory, nothing shared, nothing kept."""
 
 from torch import Tensor
 

@@ -33,7 +33,7 @@ class PagedKV:
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
         self._checked: list[Sequence[int]] = []
-        self.block_bytes = bytes_per_block(config, block_tokens, placement)
+        self.block_bytes = config.kv_format(placement.value_bytes).block_bytes(block_tokens)
 
     @property
     def storage(self) -> KVStorage:
@@ -93,8 +93,3 @@ class PagedKV:
     def free(self) -> None:
         """Let go of the tensors; the store cannot be used afterwards."""
         self._layers.clear()
-
-
-def bytes_per_block(config: ModelConfig, block_tokens: int, placement: Placement) -> int:
-    """Bytes of one block: K and V of its tokens over all layers."""
-    return block_tokens * config.kv_bytes_per_token(placement.value_bytes)

@@ -1,4 +1,4 @@
-"""Continuous batching over the block pool (B4): who computes what in the next step.
+"""Continuous batching over the block pool: who computes what in the next step.
 
 The pool accounts, the cache matches, the scheduler decides, the engine acts:
     while scheduler.has_work: batch = step(); the engine computes it; commit(batch, sampled)
@@ -33,7 +33,7 @@ class Scheduler:
 
     def __init__(self, cache: PrefixCache, config: SchedulerConfig) -> None:
         self.config = config
-        self.max_batch = config.max_batch
+        self._max_batch = config.max_batch
         self.counters = SchedulerCounters()
         self._cache = cache
         self._pool = cache.pool
@@ -60,12 +60,6 @@ class Scheduler:
         """Sequences that hold none: waiting, following a leader, preempted."""
         return tuple(self._waiting.values())
 
-    def limit_batch(self, max_batch: int) -> None:
-        """Sequences in one batch from the next admission on; those that run stay. ValueError below 1."""
-        if max_batch < 1:
-            raise ValueError(f"a batch has at least one row, not {max_batch}")
-        self.max_batch = max_batch
-
     def submit(self, spec: CallSpec) -> Sequence:
         """Queues a call; the returned state is live. UnknownSequenceError when its id is in use."""
         if spec.sequence in self._waiting or spec.sequence in self._running:
@@ -77,9 +71,9 @@ class Scheduler:
         return sequence
 
     def step(self) -> Batch:
-        """Decides the next batch. StepOrderError before the last one was committed or abandoned."""
+        """Decides the next batch. StepOrderError before the last one was committed."""
         if self._open is not None:
-            raise StepOrderError(self._step, "is neither committed nor abandoned")
+            raise StepOrderError(self._step, "is not committed")
         self._step += 1
         plan = _Plan()
         self._lend_priorities()
@@ -126,21 +120,6 @@ class Scheduler:
         """The committed `batch` took so long: from then on prefill keeps to the pace of the decodes."""
         self._pace.observe(len(batch.decode), batch.prefill_tokens, duration_ns)
 
-    def abandon(self, batch: Batch) -> tuple[Preemption, ...]:
-        """The engine could not compute `batch`: its sequences are preempted and will be computed again."""
-        rows = self._close(batch)
-        plan = _Plan()
-        for row in rows:
-            if self._is_live(row):
-                self._preempt(self._running[row.sequence], plan)
-        self._open = None
-        self._copies.settle()
-        return tuple(plan.preempted)
-
-    def finish(self, sequence: int) -> Sequence:
-        """Ends a decoding sequence at the engine's wish (a stop text); its KV stays cached."""
-        return self._end(self._live(sequence), Cause.FINISHED)
-
     def cancel(self, sequence: int) -> Sequence:
         """Ends a sequence at once, whatever its state; who followed it looks for another leader."""
         return self._end(self._live(sequence), Cause.CANCELLED)
@@ -185,7 +164,7 @@ class Scheduler:
             if sequence.status is Status.PREFILL:
                 tokens = self._grant(sequence, wanted, plan)
             elif sequence.id in self._waiting:
-                blocked = blocked or bool(plan.preempted) or len(self._running) >= self.max_batch
+                blocked = blocked or bool(plan.preempted) or len(self._running) >= self._max_batch
                 match = None if blocked else self._look_up(sequence)
                 if match is None:
                     continue

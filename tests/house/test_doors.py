@@ -48,7 +48,6 @@ CALLED_ELSEWHERE = {
     "spilled_bytes": "as registers",
     "lines_of": "the inverse of a shape's packing, which a test needs to look inside",
     "fork": "copy-on-write of a block table, the rule that the pool's invariants are tested with",
-    "limit_batch": "the exactness tests narrow a batch with it",
 }
 
 

@@ -7,21 +7,21 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from filelock import FileLock
 
 from runtime.tiers.native.errors import CompilerFailedError, NoCompilerError
 
 SOURCES: Final = Path(__file__).parent / "src"
-BUILD_DEADLINE_S: Final = 300.0
+BUILD_LIMIT_S: Final = 300.0
 _FLAGS: Final = (
     "-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-ffp-contract=fast",
     "-fPIC", "-shared", "-pthread",
 )  # fmt: skip
 _COMPILERS: Final = ("c++", "g++", "clang++")
-_LOCK_POLL_S: Final = 0.1
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
@@ -51,20 +51,23 @@ def build_key(compiler: str, flags: tuple[str, ...]) -> str:
     return digest.hexdigest()[:24]
 
 
-def built_library(folder: Path, flags: tuple[str, ...], *, rebuild: bool = False) -> Path:
+def built_library(
+    folder: Path, flags: tuple[str, ...], *, rebuild: bool = False, limit_s: float = BUILD_LIMIT_S
+) -> Path:
     """Path of the library, compiled now unless it is there already; `rebuild` replaces a damaged one.
 
-    Several processes may ask at once: one compiles, the others wait for it. NativeTierError as this package
-    names them.
+    Several processes may ask at once: one compiles, the others wait for it, `limit_s` at most.
+    NativeTierError as this package names them.
     """
     compiler = find_compiler()
     library = folder / f"libdynofarm-{build_key(compiler, flags)}.so"
     if library.exists() and not rebuild:
         return library
-    deadline_s = time.monotonic() + BUILD_DEADLINE_S
+    deadline_s = time.monotonic() + limit_s
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(library.with_suffix(".lock"), deadline_s):
+        # The system lets go of the lock when its holder dies; a time-out is an OSError too.
+        with FileLock(library.with_suffix(".lock"), timeout=limit_s):
             _remove_abandoned_builds(folder)
             if rebuild:
                 library.unlink(missing_ok=True)
@@ -77,7 +80,7 @@ def built_library(folder: Path, flags: tuple[str, ...], *, rebuild: bool = False
 
 def _remove_abandoned_builds(folder: Path) -> None:
     """Of compilations whose process was killed: older than any that may still run."""
-    oldest_s = time.time() - 2 * BUILD_DEADLINE_S
+    oldest_s = time.time() - 2 * BUILD_LIMIT_S
     for scratch in folder.glob("build-*"):
         with suppress(OSError):
             if scratch.stat().st_mtime < oldest_s:
@@ -98,7 +101,7 @@ def _compile(compiler: str, flags: tuple[str, ...], library: Path, deadline_s: f
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise CompilerFailedError(f"{compiler} took longer than {BUILD_DEADLINE_S:.0f} s") from None
+            raise CompilerFailedError(f"{compiler} was not done in time") from None
         if done.returncode != 0 or not fresh.exists():
             said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
             # A full disk is the linker's news; the compiler's last line only says that the linker failed.
@@ -106,23 +109,6 @@ def _compile(compiler: str, flags: tuple[str, ...], library: Path, deadline_s: f
             worst = next((line for mark in marks for line in said if mark in line), said[0])
             raise CompilerFailedError(f"{compiler} failed: {worst[:300]}")
         os.replace(fresh, library)
-
-
-@contextmanager
-def _locked(path: Path, deadline_s: float) -> Iterator[None]:
-    """Holds an advisory lock; the system lets go of it when its holder dies."""
-    import fcntl  # not on Windows, where there is no compiler of this kind either
-
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    raise CompilerFailedError(f"{path}: another process holds the lock") from None
-                time.sleep(_LOCK_POLL_S)
-        yield
 
 
 def _processor_features() -> str:

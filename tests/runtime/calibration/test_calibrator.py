@@ -92,7 +92,7 @@ def test_the_probe_takes_no_more_memory_than_it_may_and_always_works(
 ) -> None:
     model = load_model(tiny_model).model
     sizes = probe_sizes(model, 32, pool_bytes)
-    assert sizes.blocks * 32 * model.config.kv_bytes_per_token(4) <= max(pool_bytes, 2 * 32 * 1024)
+    assert sizes.blocks * 32 * model.config.kv_format(4).token_bytes <= max(pool_bytes, 2 * 32 * 1024)
     probe = SpeedProbe(model, sizes)
     assert probe.prefill_s(sizes.prompt_tokens, 16) > 0
     assert probe.decode_step_s(sizes.sequences, 2) > 0

@@ -134,10 +134,6 @@ class AgentsOnAModel(RuleBasedStateMachine):
     def memory_is_short_for_a_moment(self) -> None:
         self.arm.take_memory()
 
-    @rule(max_batch=st.integers(1, 5))
-    def the_batch_limit_moves(self, max_batch: int) -> None:
-        self.arm.scheduler.limit_batch(max_batch)
-
     @invariant()
     def all_is_accounted_for(self) -> None:
         if hasattr(self, "arm"):

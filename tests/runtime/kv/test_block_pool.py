@@ -124,13 +124,6 @@ def test_published_slots_are_not_writable_and_those_behind_are() -> None:
     assert not pool.is_writable(block, 3)
 
 
-def test_a_pool_grows_by_blocks_with_the_next_ids() -> None:
-    pool = BlockPool(1, 4)
-    pool.allocate(1)
-    pool.grow(2)
-    assert sorted(pool.allocate(2)) == [1, 2]
-
-
 @pytest.mark.parametrize(("capacity", "block_tokens"), [(0, 4), (4, 0)])
 def test_a_pool_of_nothing_is_refused(capacity: int, block_tokens: int) -> None:
     with pytest.raises(ValueError, match="needs blocks"):
@@ -212,12 +205,6 @@ class PoolAgainstACounter(RuleBasedStateMachine):
         if block < self.pool.capacity:
             self.pool.unpublish(block)
             self.published.discard(block)
-
-    @rule()
-    def grow(self) -> None:
-        if self.pool.capacity < 8:
-            self.ledger.free.add(self.pool.capacity)
-            self.pool.grow(1)
 
     @invariant()
     def counts_agree(self) -> None:

@@ -7,28 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import PoolTooSmallError
-from runtime.kv.budget import BudgetInput, KVGeometry, plan_budget
+from runtime.kv.budget import BudgetInput, plan_budget
+from runtime.kv.kv_format import KVFormat
 
-SMOLLM2 = KVGeometry(layers=30, kv_heads=3, head_dim=64, value_bytes=4)
+SMOLLM2 = KVFormat(layers=30, kv_heads=3, head_dim=64, value_bytes=4)
 MIB = 1 << 20
 GIVEN = BudgetInput(
-    limit_bytes=2048 * MIB, weights_bytes=540 * MIB, rest_bytes=200 * MIB, geometry=SMOLLM2, block_tokens=32
+    limit_bytes=2048 * MIB, weights_bytes=540 * MIB, rest_bytes=200 * MIB, kv_format=SMOLLM2, block_tokens=32
 )
 
 
 @pytest.mark.parametrize(
-    ("geometry", "kib_per_token"),
+    ("kv_format", "kib_per_token"),
     [
-        pytest.param(KVGeometry(28, 2, 128, 2), 28, id="Qwen2.5-1.5B fp16"),
-        pytest.param(KVGeometry(16, 8, 64, 2), 32, id="Llama-3.2-1B fp16"),
-        pytest.param(KVGeometry(28, 8, 128, 2), 112, id="Llama-3.2-3B fp16"),
+        pytest.param(KVFormat(28, 2, 128, 2), 28, id="Qwen2.5-1.5B fp16"),
+        pytest.param(KVFormat(16, 8, 64, 2), 32, id="Llama-3.2-1B fp16"),
+        pytest.param(KVFormat(28, 8, 128, 2), 112, id="Llama-3.2-3B fp16"),
     ],
 )
-def test_a_tokens_kv_follows_from_layers_heads_and_precision(
-    geometry: KVGeometry, kib_per_token: int
-) -> None:
-    assert geometry.token_bytes == kib_per_token * 1024
-    assert geometry.block_bytes(32) == 32 * kib_per_token * 1024
+def test_a_tokens_kv_follows_from_layers_heads_and_precision(kv_format: KVFormat, kib_per_token: int) -> None:
+    assert kv_format.token_bytes == kib_per_token * 1024
+    assert kv_format.block_bytes(32) == 32 * kib_per_token * 1024
 
 
 def test_the_pool_takes_what_is_left_after_reserve_weights_and_rest() -> None:

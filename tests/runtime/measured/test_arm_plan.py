@@ -5,14 +5,14 @@ import pytest
 from contract.calibration import CalibrationKey
 from contract.jobs import ArmSpec, EngineOptions
 from runtime.errors import PoolTooSmallError
-from runtime.kv.budget import KVGeometry
+from runtime.kv.kv_format import KVFormat
 from runtime.measured.arm_plan import ArmPlan, MachineMemory, budget_event, plan_arm
 from runtime.measured.options import decide_options
 from runtime.measured.sizes import WorkloadSizes
 
 MIB = 1 << 20
-GEOMETRY = KVGeometry(layers=2, kv_heads=2, head_dim=16, value_bytes=4)
-BLOCK_BYTES = GEOMETRY.block_bytes(16)
+KV_FORMAT = KVFormat(layers=2, kv_heads=2, head_dim=16, value_bytes=4)
+BLOCK_BYTES = KV_FORMAT.block_bytes(16)
 SIZES = WorkloadSizes(at_least_tokens=200, agent_tokens=(200,) * 5, shared_tokens=100)
 
 HERE = CalibrationKey(
@@ -27,7 +27,7 @@ def planned(mode: str, limit_bytes: int | None = None, **engine: Any) -> ArmPlan
     )
     options = EngineOptions(block_tokens=16, **engine)
     setup = decide_options(ArmSpec(arm="a", mode=mode, engine=options), HERE)
-    return plan_arm(setup, GEOMETRY, memory, SIZES)
+    return plan_arm(setup, KV_FORMAT, memory, SIZES)
 
 
 def test_the_rows_of_the_table_add_up_to_the_limit() -> None:

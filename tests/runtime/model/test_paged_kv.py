@@ -11,7 +11,7 @@ from runtime.model.contiguous_kv import ContiguousKV
 from runtime.model.forward_batch import ForwardBatch, Span
 from runtime.model.llama import LlamaModel
 from runtime.model.numeric import ON_CPU, Placement
-from runtime.model.paged_kv import PagedKV, bytes_per_block
+from runtime.model.paged_kv import PagedKV
 
 
 def test_a_copy_takes_the_first_slots_in_all_layers_and_leaves_the_rest(tiny: LlamaModel) -> None:
@@ -32,11 +32,9 @@ def test_a_copy_longer_than_a_block_is_refused(tiny: LlamaModel) -> None:
 
 def test_block_bytes_follow_from_layers_heads_size_and_precision(tiny: LlamaModel) -> None:
     config = tiny.config
-    values = 2 * config.layers * config.kv_heads * config.head_dim * 32
-    assert bytes_per_block(config, 32, ON_CPU) == 4 * values
-    assert bytes_per_block(config, 32, Placement.named("bfloat16", "cpu")) == 2 * values
-    kv = PagedKV(config, 3, 32, ON_CPU)
-    assert 3 * kv.block_bytes == sum(kv.slots(layer, 0, 96).nbytes for layer in range(config.layers))
+    for placement in (ON_CPU, Placement.named("bfloat16", "cpu")):
+        kv = PagedKV(config, 3, 32, placement)
+        assert 3 * kv.block_bytes == sum(kv.slots(layer, 0, 96).nbytes for layer in range(config.layers))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def test_the_contiguous_cache_takes_one_sequence_that_fits(tiny: LlamaModel) -> 
         kv.begin(ForwardBatch((Span([1], 0), Span([1], 0))))
     with pytest.raises(ValueError, match="11 tokens, capacity 10"):
         kv.begin(ForwardBatch((Span([1], 10),)))
-    assert kv.kv_bytes == 10 * tiny.config.kv_bytes_per_token(4)
+    assert kv.kv_bytes == 10 * tiny.config.kv_format(4).token_bytes
 
 
 def test_freed_stores_hold_no_tensors(tiny: LlamaModel) -> None:

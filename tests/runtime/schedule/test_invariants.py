@@ -79,12 +79,6 @@ class SchedulerOverAShadow(RuleBasedStateMachine):
         self.scheduler.commit(batch, self.engine.compute(batch))
 
     @precondition(_live)
-    @rule()
-    def lose_a_step(self) -> None:
-        batch = self.scheduler.step()
-        self.scheduler.abandon(batch)
-
-    @precondition(_live)
     @rule(choice=CHOICE)
     def cancel(self, choice: int) -> None:
         self.scheduler.cancel(self._pick(choice).id)
@@ -93,18 +87,6 @@ class SchedulerOverAShadow(RuleBasedStateMachine):
     @rule(choice=CHOICE)
     def fail(self, choice: int) -> None:
         self.scheduler.fail(self._pick(choice).id, NonFiniteLogitsError(("x",)))
-
-    @precondition(_live)
-    @rule(choice=CHOICE)
-    def finish_early(self, choice: int) -> None:
-        sequence = self._pick(choice)
-        if sequence.status is Status.DECODE:
-            self.scheduler.finish(sequence.id)
-            self.engine.finished_early.add(sequence.id)
-
-    @rule(max_batch=st.integers(1, 5))
-    def limit_batch(self, max_batch: int) -> None:
-        self.scheduler.limit_batch(max_batch)
 
     @rule()
     def pressure(self) -> None:
