@@ -35,7 +35,7 @@ class ApiContext:
         waiting = WaitingClaims(look, self.now, self.settings.claim_look_s)
         object.__setattr__(self, "waiting_claims", waiting)
         object.__setattr__(self, "closing_claims", ClosingClaims(self._close_claims))
-        self.sessions.work_signal.listeners.append(waiting.signal)
+        self.sessions.work_signal.callbacks.append(waiting.signal)
 
     @contextmanager
     def unit_of_work(self) -> Iterator[UnitOfWork]:

@@ -26,12 +26,12 @@ _log = structlog.get_logger(__name__)
 class WorkSignal:
     """Whom to call in this process. `give` may be called from any thread."""
 
-    listeners: list[Callable[[], None]] = field(default_factory=list)
+    callbacks: list[Callable[[], None]] = field(default_factory=list)
 
     def give(self) -> None:
         """Call everyone."""
-        for listener in tuple(self.listeners):
-            listener()
+        for callback in tuple(self.callbacks):
+            callback()
 
 
 def ask_for_signal(session: Session) -> None:

@@ -228,7 +228,7 @@ def test_an_outlook_says_when_a_retry_or_the_end_of_a_hold_makes_another_look_wo
 
 def test_only_what_is_committed_and_may_matter_wakes_waiting_claims(farm: Farm, agent: str) -> None:
     woken: list[str] = []
-    farm.sessions.work_signal.listeners.append(lambda: woken.append("x"))
+    farm.sessions.work_signal.callbacks.append(lambda: woken.append("x"))
 
     def wakes(act: Callable[[], object]) -> bool:
         woken.clear()
