@@ -114,7 +114,7 @@ class AttemptView(ContractModel):
 
 
 class JobView(ContractModel):
-    """One cell of the matrix. waiting_reason says why a queued job waits."""
+    """One cell of the matrix. waiting_reason says why a queued job waits; it is empty in lists of runs."""
 
     job_id: JobId
     run_id: RunId
