@@ -91,6 +91,7 @@ def device_view(device: DeviceView) -> RenderableType:
         "OS": f"{device.os_name} {device.os_version} {device.os_build}".strip(),
         "memory": memory,
         "language models": ", ".join(device.models) or "none",
+        "not usable": "\n".join(f"{each.file}: {each.problem}" for each in device.model_problems) or "–",
         "calibrated": "\n".join(map(calibration_line, device.calibrations)) or "–",
         "labels": ", ".join(f"{key}={value}" for key, value in device.labels.items()) or "–",
         "agent": device.device_agent_id,
