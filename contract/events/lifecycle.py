@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime
 
-from contract.events.envelope import Count, EventEnvelope, Pair, Stream, Trial
+from contract.events.envelope import Count, EventEnvelope, Stream, Trial
 from contract.failures import FailureReason
 from contract.ids import AttemptId, Name
 from contract.model import ContractModel, SentModel
@@ -131,7 +131,7 @@ class TrialStarted(EventEnvelope):
     type: Literal["trial_started"] = "trial_started"
     trial: Trial
     arm: Name
-    pair: Pair | None
+    pair: Trial | None
     warmup: bool
 
 
