@@ -46,14 +46,6 @@ class InfrastructureError(ClientError):
     exit_code = GateExit.INFRASTRUCTURE
 
 
-class ControllerUnreachableError(InfrastructureError):
-    """Nobody answers at the controller's address."""
-
-
-class UnexpectedAnswerError(InfrastructureError):
-    """The answer is not what the contract says: another version, or another server."""
-
-
 class RunCancelledError(ClientError):
     """The run was cancelled before it had a result."""
 

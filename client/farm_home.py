@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import SecretStr, ValidationError
 
-from client.connection import is_loopback
 from client.errors import UsageError
 from contract.home import ControllerFile, HomeFolder
 from contract.runtime_link import EVENTS_FILE, RUNTIME_LOG_FILE
+from rest.address import Address
 
 
 class FarmHome(HomeFolder):
@@ -43,8 +43,8 @@ class FarmHome(HomeFolder):
                 "use the account that started the farm, or set DYNOFARM_TOKEN",
             ) from error
 
-    def token_for(self, url: str) -> SecretStr:
-        """The admin's token if `url` is this home's own farm: it is never sent to another machine."""
+    def token_for(self, address: Address) -> SecretStr:
+        """The admin's token if this is the address of its own farm: it is never sent to another machine."""
         controller = self.controller()
-        is_own = is_loopback(url) or (controller is not None and controller.url.rstrip("/") == url)
+        is_own = address.is_loopback or (controller is not None and controller.url.rstrip("/") == address.url)
         return self.admin_token() if is_own else SecretStr("")

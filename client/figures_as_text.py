@@ -84,10 +84,3 @@ def less_time(wall_reduction_percent: float, speedup: float) -> str:
     if wall_reduction_percent >= 0:
         return f"{wall_reduction_percent:.1f} % less wall time, {speedup:.2f} times as fast"
     return f"{-wall_reduction_percent:.1f} % more wall time, {speedup:.2f} times as fast"
-
-
-def printable(text: str) -> str:
-    """Without control characters: what a model or a device wrote must not steer the reader's terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )

@@ -1,5 +1,6 @@
 """Follows a run to its end: asks, and gives what changed. It knows nothing of screens."""
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,14 +8,17 @@ from typing import Final
 
 from client.api import DynofarmClient
 from client.errors import InfrastructureError
+from client.output import Output
 from client.stored_event import parsed_event
 from client.trial_tally import TrialTally
 from contract.events import Event, Stream
 from contract.rest import LiveView, RunView
 from contract.states import RunState
+from rest.errors import RestError
 
 # A live view is computed from all events so far: seldom enough not to disturb what is measured.
 LIVE_EVERY_POLLS: Final = 3
+NOTICE_EVERY_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +49,24 @@ class RunFollower:
     _polls: int = 0
 
     def standings(self, timeout_s: float | None = None) -> Iterator[Standing]:
-        """A standing for each look; the last one is complete. InfrastructureError when time is up."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        """A standing for each look; the last one is complete. InfrastructureError when time is up.
+
+        Once there was an answer, a controller or database that is away does not end this before its time.
+        """
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             standing = self._look()
             yield standing
             if standing.is_complete:
                 return
-            if deadline is not None and time.monotonic() + self.poll_s > deadline:
+            if time.monotonic() + self.poll_s > deadline:
                 raise InfrastructureError(
                     "run-not-completed",
                     f"run {self.run_id} is not completed after {timeout_s:g} s; it goes on without us",
                     f"`dynofarm watch {self.run_id}` looks again, `dynofarm cancel {self.run_id}` ends it",
                 )
             time.sleep(self.poll_s)
+            self.client.wait_up_to(deadline - time.monotonic())
 
     def _look(self) -> Standing:
         run = self.client.run(self.run_id)
@@ -78,6 +86,23 @@ class RunFollower:
             event = parsed_event(stored)
             self._after_seq = event.seq
             yield event
+
+
+@dataclass(slots=True)
+class WaitNotice:
+    """Says that a controller is waited for: when that begins, when the reason changes, and now and then."""
+
+    output: Output
+    _said: str = ""
+    _said_at_s: float = -math.inf
+
+    def __call__(self, error: RestError, wait_s: float) -> None:
+        """Told of each failure that is waited out."""
+        now_s = time.monotonic()
+        if error.detail == self._said and now_s < self._said_at_s + NOTICE_EVERY_S:
+            return
+        self._said, self._said_at_s = error.detail, now_s
+        self.output.say(f"waiting for the controller: {error.detail}")
 
 
 def _newest_attempt(run: RunView) -> str | None:

@@ -14,10 +14,11 @@ from pydantic import SecretStr
 
 from client.api import DynofarmClient
 from client.child_process import STOP_TIMEOUT_S, end_process
-from client.connection import Patience
-from client.errors import ControllerUnreachableError, InfrastructureError, UsageError
+from client.errors import InfrastructureError, UsageError
 from client.farm_home import FarmHome
 from client.farm_log import FarmLog
+from rest.transport import Caller
+from rest.tries import Patience
 
 START_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.1
@@ -169,9 +170,9 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 def _is_ready(url: str) -> bool:
-    patience = Patience(call_s=5.0, give_up_after_s=0.0)
-    with DynofarmClient(url, SecretStr(""), patience) as client:
+    caller = Caller(Patience(call_s=5.0, give_up_after_s=0.0))
+    with DynofarmClient(url, SecretStr(""), caller) as client:
         try:
             return client.ready().status == "ok"
-        except (ControllerUnreachableError, InfrastructureError):
+        except InfrastructureError:
             return False

@@ -17,14 +17,18 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from client.api import DynofarmClient
-from client.connection import Patience, checked_url
-from client.errors import ClientError, ControllerUnreachableError, InfrastructureError, UsageError
+from client.errors import ClientError, InfrastructureError, UsageError
 from client.farm_home import FarmHome
 from client.output import Output
+from client.refusals import client_error_of
 from client.settings import read_settings
 from contract.home import DEFAULT_URL
 from contract.ids import RunId
 from contract.states import GateExit
+from rest.address import Address
+from rest.errors import ControllerUnreachableError, SettingError
+from rest.transport import Caller, Waits
+from rest.tries import Patience
 
 INTERRUPTED_EXIT = 130
 # As a shell reports a process that SIGPIPE ended: the reader of our output left.
@@ -68,21 +72,36 @@ class ControllerOptions(HomeOptions):
         ),
     ] = ""
 
-    def client(self, patience: Patience | None = None) -> DynofarmClient:
-        """A client for the chosen controller; UsageError for a bad address."""
+    def client(
+        self, patience: Patience | None = None, on_wait: Waits = lambda error, wait_s: None
+    ) -> DynofarmClient:
+        """A client for the chosen controller; UsageError for a bad address.
+
+        on_wait is told of each failure that is waited out.
+        """
         settings = read_settings()
         home = self.farm_home()
         own = home.controller()
-        url = checked_url(self.controller or settings.controller or (own.url if own else DEFAULT_URL))
-        token = settings.token if settings.token.get_secret_value() else home.token_for(url)
-        return DynofarmClient(url, token, patience)
+        try:
+            address = Address.of(self.controller or settings.controller or (own.url if own else DEFAULT_URL))
+        except SettingError as error:
+            raise client_error_of(error) from error
+        is_given = bool(settings.token.get_secret_value())
+        caller = Caller(
+            patience=patience or Patience(),
+            ca_file=settings.ca_file,
+            must_prove_token=not is_given,
+            on_wait=on_wait,
+        )
+        token = settings.token if is_given else home.token_for(address)
+        return DynofarmClient(address.url, token, caller)
 
-    def unreachable(self, error: ControllerUnreachableError) -> ControllerUnreachableError:
-        """The error with the home whose farm was looked for, where no address was given."""
-        if self.controller or read_settings().controller:
+    def explained(self, error: ClientError) -> ClientError:
+        """An error of nobody answering names the home, where that and no address was given."""
+        if error.code != ControllerUnreachableError.code or self.controller or read_settings().controller:
             return error
         home = self.farm_home().path
-        return ControllerUnreachableError(
+        return InfrastructureError(
             error.code,
             f"{error.detail}; asked for the farm of the home {home}",
             f"start it with `dynofarm up --home {shlex.quote(str(home))}`, name another home with --home or "
@@ -183,10 +202,10 @@ def _exit_code(
         options = options_type(**given)
         try:
             return int(function(options, output))
-        except ControllerUnreachableError as error:
-            found = options.unreachable(error) if isinstance(options, ControllerOptions) else error
-            output.failure(found)
-            return int(found.exit_code)
+        except ClientError as error:
+            if isinstance(options, ControllerOptions):
+                raise options.explained(error) from error
+            raise
     except ClientError as error:
         output.failure(error)
         return int(error.exit_code)

@@ -5,21 +5,32 @@ With --json exactly one JSON object goes to standard output, whatever happens.
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pydantic import BaseModel
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from client.errors import ClientError, InfrastructureError, error_report
-from client.figures_as_text import printable
+from contract.model import printable_text
 
 # Enough for a report where nobody can say how wide the reader's window is.
 _WIDTH_WITHOUT_TERMINAL = 120
+_TERMINAL_CONTROLS = re.compile("[\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069]")
 
 
 class _Console(Console):
+    """Whatever is printed, a character that would act on the terminal is shown as U+FFFD instead: what a
+    model, a device or a server wrote must not steer it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """rich calls this for each part, of what it draws again and again, too."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable_text(text), style, control)
+
     def on_broken_pipe(self) -> None:
         """rich would leave with 1, and 1 means a regression; options.py decides instead."""
         raise BrokenPipeError
@@ -59,7 +70,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """A line for the person, on standard error."""
-        self.messages.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        self.messages.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, shown: RenderableType) -> None:
         """Tables for the person beside a JSON result, on standard error."""
@@ -79,7 +90,7 @@ class Output:
     def refuse(self, error: ClientError) -> None:
         """With --json the error as the one result; nothing without."""
         if self.as_json:
-            sys.stdout.write(error_report(error).model_dump_json() + "\n")
+            sys.stdout.write(_json_line(error_report(error)) + "\n")
             sys.stdout.flush()
 
     def reader_left(self) -> None:
@@ -107,5 +118,8 @@ def _console(*, is_error: bool) -> _Console:
 
 def _json_line(data: BaseModel | Sequence[BaseModel]) -> str:
     if isinstance(data, BaseModel):
-        return data.model_dump_json()
-    return json.dumps([each.model_dump(mode="json") for each in data], ensure_ascii=False)
+        line = data.model_dump_json()
+    else:
+        line = json.dumps([each.model_dump(mode="json") for each in data], ensure_ascii=False)
+    # JSON escapes only those below 32; a terminal acts on these, too.
+    return _TERMINAL_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line)

@@ -9,10 +9,10 @@ from client.figures_as_text import (
     less_time,
     number,
     operating_system,
-    printable,
     spread,
     title,
 )
+from contract.model import printable_text
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
 
 # Names, reasons and texts come from files and devices: none of them may become markup or mention people.
@@ -141,7 +141,7 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
 
 def _plain(text: str) -> str:
     """One line of text that Markdown shows as it is."""
-    escaped = _MARKUP.sub(r"\\\1", " ".join(printable(text).split()))
+    escaped = _MARKUP.sub(r"\\\1", " ".join(printable_text(text).split()))
     return escaped.translate(_ENTITIES)
 
 

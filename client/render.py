@@ -17,7 +17,6 @@ from client.figures_as_text import (
     moved,
     number,
     operating_system,
-    printable,
     spread,
     title,
 )
@@ -40,7 +39,7 @@ def report_view(report: RunReport, metrics: Sequence[str] | None = None) -> Rend
         f"{report.candidate} against {report.baseline}, {report.outcome or report.state}"
     )
     devices = [device_view(device, report, metrics) for device in report.devices]
-    address = Text(f"dashboard: {printable(report.report_url)}", overflow="fold")
+    address = Text(f"dashboard: {report.report_url}", overflow="fold")
     # Of several, it would ask which one is meant; where no trial ran, there is nothing to draw.
     has_trace = len(report.devices) == 1 and bool(report.devices[0].pairs)
     trace = [Text(f"trace: dynofarm trace {report.run_id}")] if has_trace else []
@@ -52,7 +51,7 @@ def device_view(
 ) -> RenderableType:
     """One job on one device; figures of two devices never share a table (C6)."""
     name = f"{device.device_id} ({device.device_model}, {operating_system(device)})"
-    parts: list[RenderableType] = [Rule(printable(f"{name} {device.variant}".strip()), align="left")]
+    parts: list[RenderableType] = [Rule(f"{name} {device.variant}".strip(), align="left")]
     if device.virtual:
         parts.append(Text("an emulated device: nothing here was measured on a phone", style="yellow"))
     if device.wall_reduction_percent is not None and device.speedup is not None:
@@ -75,7 +74,7 @@ def gate_view(gate: GateView) -> RenderableType:
     """The verdict of the run, its exit code and why."""
     verdict = Text(f"{gate.verdict}, exit code {int(gate.exit_code)}")
     verdict.stylize(_VERDICT_STYLES.get(gate.verdict, _UNCERTAIN_STYLE))
-    return Group(verdict, Padding(Text(printable(gate.reason)), (0, 0, 0, 2)))
+    return Group(verdict, Padding(Text(gate.reason), (0, 0, 0, 2)))
 
 
 def verdicts_table(verdicts: Sequence[MetricVerdict]) -> RenderableType:
@@ -104,7 +103,7 @@ def _ordered(device: DeviceReportView, report: RunReport) -> list[ArmReport]:
 
 def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> Table:
     with_change = len(arms) == 2
-    heads = [f"{printable(arm.arm)}, {_trials(arm)}" for arm in arms]
+    heads = [f"{arm.arm}, {_trials(arm)}" for arm in arms]
     table = _table("median (range)", *heads, *(["change"] if with_change else []))
     measured = {name for arm in arms for name in arm.metrics}
     known = [name for name in METRICS if name in measured]
@@ -127,20 +126,20 @@ def _agents_table(arms: Sequence[ArmReport]) -> RenderableType:
     agents = list(dict.fromkeys(agent for arm in arms for agent in arm.agent_ttft_ms))
     if not agents:
         return Group()
-    table = _table("first token of", *(printable(arm.arm) for arm in arms))
+    table = _table("first token of", *(arm.arm for arm in arms))
     for agent in agents:
         table.add_row(agent, *(spread("agent_ttft_ms", arm.agent_ttft_ms.get(agent)) for arm in arms))
     return table
 
 
 def _budget_table(arms: Sequence[ArmReport]) -> Table:
-    table = _table("memory budget", *(printable(arm.arm) for arm in arms), "note")
+    table = _table("memory budget", *(arm.arm for arm in arms), "note")
     names = dict.fromkeys(row.name for arm in arms for row in arm.budget)
     sizes = [{row.name: row.size_bytes for row in arm.budget} for arm in arms]
     notes = {row.name: row.note for arm in arms for row in arm.budget if row.note}
     for name in names:
         cells = [megabytes(size[name]) if name in size else "–" for size in sizes]
-        table.add_row(printable(name), *cells, printable(notes.get(name, "")))
+        table.add_row(name, *cells, notes.get(name, ""))
     return table
 
 
@@ -155,5 +154,5 @@ def _table(*heads: str) -> Table:
 def _listed(heading: str, lines: Sequence[str]) -> list[RenderableType]:
     if not lines:
         return []
-    entries = [Padding(Text(f"- {printable(line)}", overflow="fold"), (0, 0, 0, 2)) for line in lines]
+    entries = [Padding(Text(f"- {line}", overflow="fold"), (0, 0, 0, 2)) for line in lines]
     return [Text(heading, style="bold"), *entries]

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from client.figures_as_text import megabytes, printable
+from client.figures_as_text import megabytes
 from client.render_lists import moment, rows_table
 from contract.administration import (
     AuditEntry,
@@ -31,8 +31,8 @@ def history_table(transitions: Sequence[DeviceTransition]) -> RenderableType:
     """One row per change of state."""
     table = rows_table("when", "from", "to", "cause", "reason", "by")
     for each in transitions:
-        detail = printable(each.detail) or "–"
-        by = printable(each.actor) or "the farm"
+        detail = each.detail or "–"
+        by = each.actor or "the farm"
         table.add_row(moment(each.at), each.from_state, each.to_state, each.cause, detail, by)
     return table
 
@@ -41,7 +41,7 @@ def audit_table(entries: Sequence[AuditEntry]) -> RenderableType:
     """One row per act."""
     table = rows_table("when", "who", "did", "to", "detail")
     for each in entries:
-        cells = (printable(each.actor), each.action, printable(each.subject), printable(each.detail))
+        cells = (each.actor, each.action, each.subject, each.detail)
         table.add_row(moment(each.at), *cells)
     return table if entries else Text("nobody did anything that matches")
 
@@ -55,7 +55,7 @@ def tokens_table(tokens: Sequence[TokenView]) -> RenderableType:
         )
         may = each.scope or each.kind
         used = _moment_or(each.last_used_at, "–")
-        table.add_row(each.token_id, printable(each.name), may, moment(each.created_at), ends, used)
+        table.add_row(each.token_id, each.name, may, moment(each.created_at), ends, used)
     return table if tokens else Text("no tokens")
 
 
@@ -76,7 +76,7 @@ def device_agents_table(agents: Sequence[DeviceAgentView]) -> RenderableType:
     for each in agents:
         free = "unknown" if each.disk_free_bytes is None else f"{each.disk_free_bytes / 1e9:.1f} GB"
         work = "no, drained" if each.draining else "yes"
-        cells = (each.name, printable(each.version), str(each.devices), work, free)
+        cells = (each.name, each.version, str(each.devices), work, free)
         table.add_row(each.device_agent_id, *cells, moment(each.last_seen_at))
     return table if agents else Text("no device agents yet; `dynofarm agent` on a machine makes it one")
 

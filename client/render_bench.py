@@ -4,7 +4,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import printable
 from contract.bench import ArmFigures, BenchReport
 from contract.rest import Spread
 
@@ -24,7 +23,7 @@ def bench_view(report: BenchReport) -> RenderableType:
         derived.add_row(title, value)
     return Group(
         Text(
-            f"{report.workload}, seed {report.seed}, {printable(report.cpu)}, {report.threads} threads, "
+            f"{report.workload}, seed {report.seed}, {report.cpu}, {report.threads} threads, "
             f"{report.dtype}, tier {report.tier}"
         ),
         arms,

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import number, printable
+from client.figures_as_text import number
 from contract.calibration import Calibration, CalibrationFinished, CandidateMeasured, OptionMeasured
 
 _BUSY_PERCENT = 10.0
@@ -16,7 +16,7 @@ def calibration_view(finished: CalibrationFinished) -> RenderableType:
     calibration = report.calibration
     key = calibration.key
     head = Text(
-        f"{calibration.model} on {printable(key.cpu)}, {key.cores} cores: kernels {key.tier}, {key.dtype}, "
+        f"{calibration.model} on {key.cpu}, {key.cores} cores: kernels {key.tier}, {key.dtype}, "
         f"{report.duration_s:.0f} s",
         style="bold",
     )

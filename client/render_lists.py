@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import counted, moved, printable, spread, title
+from client.figures_as_text import counted, moved, spread, title
 from client.render_calibration import calibration_line
 from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
@@ -36,8 +36,8 @@ def run_view(run: RunView) -> RenderableType:
             f"{try_.number} {try_.reason or try_.state} {try_.attempt_id}" for try_ in job.attempts
         )
         name = f"{job.job_id} {job.variant}".strip()
-        table.add_row(name, job.outcome or job.state, tries, printable(job.waiting_reason))
-    return Group(head, table, Text(f"dashboard: {printable(run.report_url)}", overflow="fold"))
+        table.add_row(name, job.outcome or job.state, tries, job.waiting_reason)
+    return Group(head, table, Text(f"dashboard: {run.report_url}", overflow="fold"))
 
 
 def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
@@ -48,10 +48,10 @@ def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
             device.device_id,
             f"{device.kind}, emulated" if device.virtual else device.kind,
             _standing(device),
-            printable(device.device_model),
-            printable(f"{device.os_name} {device.os_version}"),
-            printable(", ".join(_marked_models(device))),
-            printable("; ".join(map(reason_text, device.reasons))),
+            device.device_model,
+            f"{device.os_name} {device.os_version}",
+            ", ".join(_marked_models(device)),
+            "; ".join(map(reason_text, device.reasons)),
         )
     return table if devices else Text("no devices yet; `dynofarm agent` on a machine adds it")
 
@@ -100,7 +100,7 @@ def device_view(device: DeviceView) -> RenderableType:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, printable(value))
+        table.add_row(name, value)
     return table
 
 
@@ -109,19 +109,19 @@ def workloads_table(workloads: Sequence[WorkloadView]) -> RenderableType:
     table = rows_table("workload", "title", "parameters")
     for workload in workloads:
         knobs = ", ".join(f"{knob.name}={knob.default}" for knob in workload.parameters)
-        table.add_row(workload.name, printable(workload.title), printable(knobs))
+        table.add_row(workload.name, workload.title, knobs)
     return table
 
 
 def workload_view(workload: WorkloadView) -> RenderableType:
     """A workload and its parameters."""
-    head = Text(f"{workload.name}, version {workload.version}: {printable(workload.title)}", style="bold")
+    head = Text(f"{workload.name}, version {workload.version}: {workload.title}", style="bold")
     table = rows_table("parameter", "kind", "default", "from", "to", "meaning")
     for knob in workload.parameters:
         low = "–" if knob.minimum is None else f"{knob.minimum:g}"
         high = "–" if knob.maximum is None else f"{knob.maximum:g}"
-        table.add_row(knob.name, knob.kind, str(knob.default), low, high, printable(knob.description))
-    return Group(head, Text(printable(workload.description)), table)
+        table.add_row(knob.name, knob.kind, str(knob.default), low, high, knob.description)
+    return Group(head, Text(workload.description), table)
 
 
 def graphs_view(graphs: Sequence[CompiledWorkload]) -> RenderableType:
@@ -168,8 +168,8 @@ def comparison_view(comparison: Comparison) -> RenderableType:
         noise = _NOISE[comparison.beyond_noise.get(name)]
         cells = (spread(name, baseline), spread(name, run), moved(name, baseline, run), noise)
         table.add_row(title(name), *cells)
-    differs = [Text(f"not the same: {printable(each)}", style="yellow") for each in comparison.differs]
-    return Group(head, table, *differs, Text(printable(comparison.note)))
+    differs = [Text(f"not the same: {each}", style="yellow") for each in comparison.differs]
+    return Group(head, table, *differs, Text(comparison.note))
 
 
 def moment(time: datetime) -> str:

@@ -7,7 +7,6 @@ from rich.table import Table
 from rich.text import Text
 
 from client.demo_sizes import MODEL
-from client.figures_as_text import printable
 from contract.virtual_devices import SOCKET_VARIABLE, EmulatorView, FaultKind, VirtualDeviceView
 
 
@@ -34,7 +33,7 @@ def devices_table(devices: Sequence[VirtualDeviceView]) -> RenderableType:
     for device in devices:
         table.add_row(
             device.udid,
-            f"{device.product_type}\n{printable(device.device_name)}",
+            f"{device.product_type}\n{device.device_name}",
             device.ios_version,
             ", ".join(f"#{number}" for number in device.device_ids) or "unplugged",
             _apps(device),

@@ -23,6 +23,8 @@ class ClientSettings(BaseSettings):
     """Address of the controller; empty: that of the farm that runs in the home folder."""
     token: SecretStr = SecretStr("")
     """Never an option: a command line can be read by every user of the machine."""
+    ca_file: Path | None = None
+    """Certificates (PEM) of the authorities that are believed, instead of the system's."""
     home: Path = DEFAULT_HOME
     poll_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     """Between two looks at a run that is followed."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from client.errors import UnexpectedAnswerError
+from client.errors import InfrastructureError
 from contract.events import CallFailed, CallFinished, Event, TokenEmitted, TrialFinished, TrialStarted
 from measures.facts.attempt import ImpossibleEventsError
 from measures.metrics.latency import elapsed_ns
@@ -30,7 +30,7 @@ class TrialCounts:
         try:
             self.wall_s = elapsed_ns(self.started_ns, event.t_mono_ns, self.title) / _NS_PER_S
         except ImpossibleEventsError as error:
-            raise UnexpectedAnswerError("unexpected-answer", str(error)) from error
+            raise InfrastructureError("unexpected-answer", str(error)) from error
 
     @property
     def title(self) -> str:
@@ -65,7 +65,7 @@ class TrialTally:
         try:
             return self.trials[trial]
         except KeyError:
-            raise UnexpectedAnswerError(
+            raise InfrastructureError(
                 "unexpected-answer", f"the stored events tell of trial {trial} before its start"
             ) from None
 

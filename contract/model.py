@@ -67,3 +67,10 @@ def is_storable(text: str) -> bool:
 def storable_text(text: str) -> str:
     """The text with U+FFFD for each character that `SentModel` refuses: for what a program said."""
     return _NOT_STORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def printable_text(text: str) -> str:
+    """The text with U+FFFD for each character that acts on a terminal instead of being shown."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )

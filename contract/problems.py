@@ -58,6 +58,10 @@ class ProblemCode(StrEnum):
     # The controller itself.
     NOT_READY = "not-ready"
     STORE_BUSY = "store-busy"
+    STORE_UNREACHABLE = "store-unreachable"
+    STORE_FULL = "store-full"
+    STORE_READ_ONLY = "store-read-only"
+    SCHEMA_NEWER = "schema-newer"
     INTERNAL = "internal"
 
 
@@ -106,6 +110,10 @@ PROBLEMS: Final = MappingProxyType(
         ProblemCode.STREAM_SEALED: ProblemKind(HTTPStatus.CONFLICT, Fault.FARM_BUG),
         ProblemCode.NOT_READY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
         ProblemCode.STORE_BUSY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_UNREACHABLE: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_FULL: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.STORE_READ_ONLY: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB, retryable=True),
+        ProblemCode.SCHEMA_NEWER: ProblemKind(HTTPStatus.SERVICE_UNAVAILABLE, Fault.LAB),
         ProblemCode.INTERNAL: ProblemKind(HTTPStatus.INTERNAL_SERVER_ERROR, Fault.FARM_BUG),
     }
 )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from contract import administration, agent_api, artifacts, rest
-from contract.health import Health
+from contract.health import Health, HealthQuery
 from contract.queries import (
     AuditQuery,
     ComparisonQuery,
@@ -110,7 +110,7 @@ def _segment(name: str, value: str) -> str:
 
 # --- the service about itself
 
-HEALTH: Final = _get("/health", Health)
+HEALTH: Final = _get("/health", Health, HealthQuery)
 READY: Final = _get("/ready", Health)
 SERVICE_METRICS: Final = _get("/metrics", str)
 

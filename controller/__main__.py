@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import uvicorn
 from pydantic import ValidationError
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
 
 from controller.admin_token import ensure_admin_token
 from controller.app import create_app
 from controller.db.migrate import upgrade
+from controller.errors import FarmError
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
@@ -41,12 +41,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _COMMANDS[parsed.command](settings)
-    except DBAPIError as error:
+    except FarmError as error:
         shown = make_url(settings.resolved_database_url).render_as_string(hide_password=True)
-        sys.stderr.write(
-            f"controller: the database {shown} cannot be used: {str(error.orig).strip()}; "
-            "check DYNOFARM_DATABASE_URL, that it is up, and that `python -m controller migrate` was run\n"
-        )
+        sys.stderr.write(f"controller: {error} (DYNOFARM_DATABASE_URL: {shown})\n")
     except OSError as error:
         sys.stderr.write(f"controller: {error}; choose another DYNOFARM_HOME\n")
     return EXIT_USAGE

@@ -16,7 +16,7 @@ _ENROLMENT_VALID: Final = timedelta(minutes=10)
 def ensure_admin_token(context: ApiContext, home: Path) -> Path:
     """The file with a token that the database knows; a new one at first, or when either was lost."""
     path = HomeFolder(home).admin_token_file
-    text = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    text = home_token(home)
     with context.unit_of_work() as work:
         tokens = TokenRepository(work.session)
         if text and tokens.find(text, work.now) is not None:
@@ -24,6 +24,14 @@ def ensure_admin_token(context: ApiContext, home: Path) -> Path:
         grant = TokenGrant(TokenKind.USER, "admin", scope=TokenScope.ADMIN)
         _write_secret(path, tokens.issue(grant, work.now))
     return path
+
+
+def home_token(home: Path) -> str:
+    """The text of the token that this home has; empty without one that can be read."""
+    try:
+        return HomeFolder(home).admin_token_file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def enrolment_token(context: ApiContext) -> str:

@@ -23,6 +23,7 @@ from controller.agent_child import AgentChild
 from controller.api.context import ApiContext
 from controller.app import create_app
 from controller.db.migrate import upgrade
+from controller.errors import FarmError
 from controller.listening import AddressError, bind
 from controller.logs import configure_logs
 from controller.serving import UvicornServer
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
             return _serve(settings, with_agent=not parsed.no_agent)
     except Timeout:
         sys.stderr.write(f"controller: {_who_is_here(settings.home_path)}\n")
-    except AddressError as error:
+    except (AddressError, FarmError) as error:
         sys.stderr.write(f"controller: {error}\n")
     return EXIT_USAGE
 

@@ -313,10 +313,57 @@ class NotReadyError(FarmError):
 
 
 class StoreBusyError(FarmError):
-    """Another writer held the database too long; nothing was changed."""
+    """Another writer held the database too long, or every connection is in use."""
 
     kind = ProblemCode.STORE_BUSY
 
+    def __init__(self, problem: str = "the database is busy") -> None:
+        """There is nothing that the caller could do but wait."""
+        super().__init__(f"{problem}; try again in a moment")
+
+
+class StoreUnreachableError(FarmError):
+    """The database cannot be reached, or cannot be read."""
+
+    kind = ProblemCode.STORE_UNREACHABLE
+
+    def __init__(self, said: str) -> None:
+        """`said` is what its driver said, in one line."""
+        super().__init__(f"the database cannot be reached ({said}); start it, or look at its log")
+
+
+class StoreFullError(FarmError):
+    """The disk of the database is full."""
+
+    kind = ProblemCode.STORE_FULL
+
     def __init__(self) -> None:
-        """Takes nothing: there is nothing that the caller could do but wait."""
-        super().__init__("the database is busy; try again in a moment")
+        super().__init__("the disk of the database is full; free space there, then try again")
+
+
+class StoreReadOnlyError(FarmError):
+    """The database takes no writes: a standby, or a file without the right to write."""
+
+    kind = ProblemCode.STORE_READ_ONLY
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database is read-only; point DYNOFARM_DATABASE_URL to the primary, or make its file writable"
+        )
+
+
+STORE_ERRORS = (StoreBusyError, StoreUnreachableError, StoreFullError, StoreReadOnlyError)
+"""What keeps the database from serving; nothing was changed, and it may work later."""
+
+
+class SchemaNewerError(FarmError):
+    """The tables were made by a newer version of dynofarm than this one."""
+
+    kind = ProblemCode.SCHEMA_NEWER
+
+    def __init__(self, revision: str) -> None:
+        """`revision` is the database's, unknown here."""
+        super().__init__(
+            f"the database has the schema {revision}, which is newer than this dynofarm; install the version "
+            "that made it, or restore the backup that was taken before the upgrade"
+        )

@@ -1,83 +1,69 @@
-"""What can keep a page from showing its data. Each error has a headline and says what the person can do."""
+"""What can keep a page from showing its data: a headline, and what the person can do."""
 
-from http import HTTPStatus
-
-from contract.problems import Problem
+from contract.problems import ProblemCode
 from dashboard.wording import sentence
+from rest.errors import (
+    ControllerUnreachableError,
+    NotFoundError,
+    RestError,
+    TokenRefusedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+
+_SIGN_IN = "Sign in with a token; dynofarm up writes one to the file admin-token in its home folder."
 
 
 class DashboardError(Exception):
-    """Parent of all. `headline` names what happened; `advice` says what to do about it."""
+    """`headline` names what happened; `advice` says what to do about it. code: that of the RestError, if any.
 
-    will_pass: bool = False
-    """Asking again, without anybody doing anything, may help."""
+    will_pass: asking again, without anybody doing anything, may help. by_signing_in: another token may.
+    """
 
-    def __init__(self, headline: str, advice: str) -> None:
+    def __init__(self, headline: str, advice: str, code: str = "") -> None:
         """Both are shown as they are, so neither holds a token or a cookie."""
         super().__init__(f"{headline} {advice}")
         self.headline = headline
         self.advice = advice
+        self.code = code
+        self.will_pass = False
+        self.by_signing_in = False
 
 
-class NotSignedInError(DashboardError):
+def not_signed_in() -> DashboardError:
     """The viewer has no session, or one that has ended."""
-
-    def __init__(self) -> None:
-        """Sign-in is the controller's page."""
-        super().__init__(
-            "You are not signed in.",
-            "Sign in with a token; dynofarm up writes one to the file admin-token in its home folder.",
-        )
+    error = DashboardError("You are not signed in.", _SIGN_IN, ProblemCode.NOT_AUTHENTICATED)
+    error.by_signing_in = True
+    return error
 
 
-class NotAllowedError(DashboardError):
-    """The viewer's token does not include this."""
-
-    def __init__(self, detail: str) -> None:
-        """`detail` is the controller's own sentence."""
-        super().__init__("Your token does not allow this.", f"{detail} Sign in with another token.")
+def not_found(what: str, detail: str = "") -> DashboardError:
+    """`what` such as `run run_01H...`; `detail` is the controller's own sentence, where it gave one."""
+    advice = f"{detail or 'Check the address.'} The lists of runs and devices show what there is."
+    return DashboardError(f"There is no {what}.", advice, ProblemCode.NOT_FOUND)
 
 
-class NotFoundError(DashboardError):
-    """The controller has nothing under this id."""
-
-    def __init__(self, what: str, detail: str = "") -> None:
-        """`what` such as `run run_01H...`; `detail` is the controller's own sentence, where it gave one."""
-        super().__init__(
-            f"There is no {what}.",
-            f"{detail or 'Check the address.'} The lists of runs and devices show what there is.",
-        )
-
-
-class ControllerUnreachableError(DashboardError):
-    """No answer in time, or none that is HTTP."""
-
-    will_pass = True
-
-    def __init__(self, detail: str) -> None:
-        """`detail` says how the call failed."""
-        super().__init__(
-            f"The controller does not answer: {detail}.",
-            "The page tries again by itself; if this stays, read the controller's log.",
-        )
+def dashboard_error_of(error: RestError, what: str) -> DashboardError:
+    """The error in a page's words; `what` was asked for."""
+    if error.code == ProblemCode.NOT_AUTHENTICATED:
+        return not_signed_in()
+    if isinstance(error, NotFoundError):
+        return not_found(what, sentence(error.detail))
+    found = DashboardError(*_words(error, what), error.code)
+    found.by_signing_in = isinstance(error, TokenRefusedError)
+    found.will_pass = error.retryable or isinstance(error, UnavailableError)
+    return found
 
 
-class RefusedError(DashboardError):
-    """The controller answered with a problem document; `problem` is kept for pages that can go on from it."""
-
-    def __init__(self, problem: Problem) -> None:
-        """The document's own detail says what to do."""
-        super().__init__(sentence(problem.title), sentence(problem.detail))
-        self.problem = problem
-        self.will_pass = problem.retryable or problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-class UnexpectedAnswerError(DashboardError):
-    """An answer that the contract does not know."""
-
-    def __init__(self, what: str) -> None:
-        """`what` was asked for."""
-        super().__init__(
-            f"The controller's answer for {what} is not what this dashboard expects.",
-            "Install the same dynofarm version everywhere; if it is the same, report this.",
-        )
+def _words(error: RestError, what: str) -> tuple[str, str]:
+    match error:
+        case TokenRefusedError():
+            advice = f"{sentence(error.detail)} Sign in with another token."
+            return "Your token does not allow this.", advice
+        case ControllerUnreachableError():
+            advice = "The page tries again by itself; if this stays, read the controller's log."
+            return "The controller does not answer.", f"{sentence(error.detail)} {advice}"
+        case UnexpectedAnswerError():
+            advice = "Install the same dynofarm version everywhere; if it is the same, report this."
+            return f"The controller's answer for {what} is not what this dashboard expects.", advice
+    return sentence(error.code.replace("-", " ")), sentence(error.detail)

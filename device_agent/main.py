@@ -13,20 +13,15 @@ from enum import IntEnum
 
 import structlog
 
-from device_agent.client import ControllerClient, open_http
-from device_agent.floor.backoff import Backoff
-from device_agent.floor.errors import (
-    AnswerInvalidError,
-    FolderDamagedError,
-    HomeLockedError,
-    NotEnrolledError,
-    RefusedError,
-)
+from device_agent.client import ControllerClient
+from device_agent.floor.errors import FolderDamagedError, HomeLockedError, NotEnrolledError
 from device_agent.floor.settings import AgentSettings
 from device_agent.loop.identity import ADVICE, enroll, identity_path, read_identity
 from device_agent.loop.loop import Agent
 from device_agent.targets.host.target import HostTarget
 from device_agent.targets.ios.supervisor import IosFleet
+from rest.backoff import Backoff
+from rest.errors import AnswerInvalidError, RefusedError, SettingError
 
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +50,9 @@ def serve(settings: AgentSettings) -> AgentExit:
     except HomeLockedError as error:
         _log.error("home_locked", detail=str(error))
         return AgentExit.HOME_LOCKED
+    except SettingError as error:
+        _log.error("setting_wrong", detail=str(error))
+        return AgentExit.USAGE
     except FolderDamagedError as error:
         _log.error("home_damaged", detail=str(error))
         return AgentExit.HOME_DAMAGED
@@ -68,7 +66,7 @@ async def _serve(settings: AgentSettings, parent_pid: int) -> AgentExit:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     watch = asyncio.create_task(_watch_parent(parent_pid, stop)) if settings.exit_with_parent else None
-    client = ControllerClient(open_http(settings.controller_url), settings.call_timeout_s)
+    client = ControllerClient(settings.controller_url, settings.call_timeout_s, settings.ca_file)
     try:
         if (refused := await _identify(client, settings, stop)) is not None:
             return refused

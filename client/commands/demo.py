@@ -11,7 +11,6 @@ from rich.text import Text
 
 from client import demo_sizes
 from client.api import DynofarmClient
-from client.connection import Patience
 from client.demo_result import DemoResult, demo_result
 from client.demo_sizes import DemoSizes, demo_request
 from client.demo_target import DemoDevices, DemoTargetKind, demo_devices, threads_of_each
@@ -33,6 +32,8 @@ from client.render import HEADLINE_METRICS, report_view
 from client.settings import read_settings
 from contract.rest import DeviceView, RunReport, RunView
 from contract.states import DeviceState, GateExit, RunOutcome
+from rest.transport import Caller
+from rest.tries import Patience
 
 DEVICE_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.5
@@ -116,7 +117,8 @@ def _demo_on(devices: DemoDevices, home: FarmHome, options: DemoOptions, output:
         url = farm.wait_until_ready()
         output.say(f"farm ready at {url}; sign in with the token in {home.admin_token_file}")
         # Long enough for a busy machine: the controller shares its cores with what is measured.
-        with DynofarmClient(url, home.admin_token(), Patience(call_s=60.0, give_up_after_s=60.0)) as client:
+        caller = Caller(Patience(call_s=60.0, give_up_after_s=60.0), must_prove_token=True)
+        with DynofarmClient(url, home.admin_token(), caller) as client:
             result = _measure(client, devices, home, options.sizes, output)
         try:
             output.result(result, demo_view(result))
@@ -179,9 +181,9 @@ def cancel_leftovers(client: DynofarmClient, output: Output) -> None:
 
 def _cancel_quickly(url: str, home: FarmHome, run_id: str) -> bool:
     """Whether it is done: a person who pressed Ctrl-C does not wait for a controller that is gone."""
-    patience = Patience(call_s=3.0, give_up_after_s=0.0)
+    caller = Caller(Patience(call_s=3.0, give_up_after_s=0.0), must_prove_token=True)
     try:
-        with DynofarmClient(url, home.admin_token(), patience) as client:
+        with DynofarmClient(url, home.admin_token(), caller) as client:
             client.cancel(run_id)
     except ClientError:
         return False

@@ -8,7 +8,6 @@ import typer
 from rich.text import Text
 
 from client.api import DynofarmClient
-from client.connection import Patience
 from client.errors import ClientError, UsageError
 from client.farm_home import FarmHome
 from client.local_farm import FarmCommand, LocalFarm, own_environment, stopped_by_sigterm
@@ -18,6 +17,7 @@ from client.settings import read_settings
 from contract.administration import EnrollmentTokenRequest
 from contract.model import ContractModel
 from contract.states import GateExit
+from rest.tries import Patience
 
 _ENROLLMENT_VARIABLE: Final = "DYNOFARM_ENROLLMENT_TOKEN"
 _ENROLLMENT_VALID_S: Final = 600.0

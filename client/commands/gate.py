@@ -10,7 +10,7 @@ import typer
 from client.api import DynofarmClient
 from client.commands.runs import WATCH_PATIENCE
 from client.errors import ClientError, UsageError
-from client.follow import RunFollower
+from client.follow import RunFollower, WaitNotice
 from client.junit import junit_of_error, junit_of_report
 from client.options import RunOptions
 from client.output import Output
@@ -48,7 +48,7 @@ def gate(options: GateOptions, output: Output) -> int:
     """Exit with the verdict of a run. 0 pass, 1 regression, 2 usage, 3 inconclusive, 4 infrastructure,
     5 cancelled, 6 no capacity."""
     try:
-        with options.client(WATCH_PATIENCE) as client:
+        with options.client(WATCH_PATIENCE, WaitNotice(output)) as client:
             found = _verdict(client, options, output)
             _write_files(client, options)
     except ClientError as error:

@@ -7,21 +7,23 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from client.api import ComparisonChoice, DynofarmClient
-from client.connection import Patience
-from client.follow import RunFollower
+from client.api import DynofarmClient
+from client.follow import RunFollower, WaitNotice
 from client.options import INTERRUPTED_EXIT, ControllerOptions, RunOptions, check_run_id
 from client.output import Output
 from client.progress import progress_view
+from client.refusals import built
 from client.render import report_view
 from client.render_lists import comparison_view, run_view, runs_table
 from client.run_request import SubmitOptions, cautions, only_again, run_request
 from client.settings import read_settings
+from contract.queries import ComparisonQuery
 from contract.rest import RunView
 from contract.states import GateExit, RunState
+from rest.tries import Patience
 
-# A controller that is restarted must not end a watch that has lasted for hours.
 WATCH_PATIENCE = Patience(give_up_after_s=60.0)
+"""For the first answer; once there was one, a controller that is away is waited for (client/follow.py)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ def submit(options: SubmitOptions, output: Output) -> int:
     """Submit a run. A workload, a model, two arms, pairs of trials, on one or more devices."""
     again = only_again(options)
     made = None if again else run_request(options)
-    with options.client(WATCH_PATIENCE if options.watch else None) as client:
+    with options.client(WATCH_PATIENCE if options.watch else None, WaitNotice(output)) as client:
         request = made or client.request_of(options.again)
         for caution in cautions(request):
             output.say(caution)
@@ -93,7 +95,7 @@ def submit(options: SubmitOptions, output: Output) -> int:
 
 def watch(options: WatchOptions, output: Output) -> int:
     """Follow a run to its end; the exit code is the gate's."""
-    with options.client(WATCH_PATIENCE) as client:
+    with options.client(WATCH_PATIENCE, WaitNotice(output)) as client:
         return _watched(client, options.run_id, options, output, options.timeout_s)
 
 
@@ -107,9 +109,16 @@ def report(options: RunOptions, output: Output) -> int:
 
 def compare(options: CompareOptions, output: Output) -> int:
     """Show two runs side by side; for a verdict, put both into one run as two arms."""
-    choice = ComparisonChoice(options.arm, options.force, options.device_model, options.variant)
+    choice = built(
+        ComparisonQuery,
+        baseline=options.baseline_run_id,
+        arm=options.arm,
+        force=options.force,
+        device_model=options.device_model,
+        variant=options.variant,
+    )
     with options.client() as client:
-        comparison = client.comparison(options.run_id, options.baseline_run_id, choice)
+        comparison = client.comparison(options.run_id, choice)
     output.result(comparison, comparison_view(comparison))
     return GateExit.PASS
 

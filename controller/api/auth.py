@@ -199,7 +199,8 @@ async def _refuse(error: FarmError, connection: HTTPConnection, receive: Receive
 def _refusal(error: FarmError, request: Request) -> Response:
     """A person's browser on its way to the dashboard is shown the form, everybody else a problem."""
     wants_page = request.method == "GET" and request.url.path.startswith(DASHBOARD_PREFIX)
-    if wants_page and "text/html" in request.headers.get("accept", ""):
+    may_log_in = isinstance(error, NotAuthenticatedError | ForbiddenError)
+    if may_log_in and wants_page and "text/html" in request.headers.get("accept", ""):
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{LOGIN_PATH}?next={quote(target, safe='')}", HTTPStatus.SEE_OTHER)
     return ProblemResponse(problem_of(error, request.url.path, trace_id_of(request)))

@@ -5,21 +5,22 @@ from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from contract import routes
-from contract.health import Health
+from contract.health import Health, HealthQuery, proof_of
 from contract.version import CONTRACT_VERSION
+from controller.admin_token import home_token
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
 from controller.api.metrics import ServiceMetrics
 from controller.api.routing import serves
-from controller.db.migrate import is_current
+from controller.db.migrate import require_ready
 from controller.db.models import AttemptRow, DeviceRow, JobRow, OutboxRow, RunRow, TokenScope
+from controller.errors import FarmError
 
 router = APIRouter(tags=["service"])
 
@@ -41,20 +42,28 @@ def installed_version() -> str:
 
 
 @serves(router, routes.HEALTH)
-def health() -> Health:
-    """The process answers. Open, and it touches nothing: a busy database is no reason to restart it."""
+def health(
+    query: Annotated[HealthQuery, Query()], context: Annotated[ApiContext, Depends(context_of)]
+) -> Health:
+    """The process answers. Open, and no database is touched: a busy one is no reason to restart it."""
+    token = home_token(context.settings.home_path) if query.challenge else ""
     return Health(
-        status="ok", version=installed_version(), contract_version=CONTRACT_VERSION, checks={"process": "ok"}
+        status="ok",
+        version=installed_version(),
+        contract_version=CONTRACT_VERSION,
+        checks={"process": "ok"},
+        proof=proof_of(token, context.settings.port, query.challenge) if token else "",
     )
 
 
 @serves(router, routes.READY)
 def ready(context: Annotated[ApiContext, Depends(context_of)], response: Response) -> Health:
-    """200 when requests can be served, 503 when the database is away or not migrated. Open."""
+    """200 when requests can be served, 503 when the database is away, read-only or not migrated. Open."""
+    database = "ok"
     try:
-        database = "ok" if is_current(context.sessions) else "not migrated: run python -m controller migrate"
-    except SQLAlchemyError:
-        database = "not reachable"
+        require_ready(context.sessions)
+    except FarmError as error:
+        database = str(error)
     is_ready = database == "ok"
     response.status_code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
     return Health(

@@ -1,5 +1,6 @@
 """Brings a database to the newest schema; safe to call at every start and from several processes."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from controller.db.session import Sessions, open_sessions
+from controller.db.session import READS, Sessions, open_sessions
+from controller.db.store_errors import store_errors_translated
+from controller.errors import NotReadyError, SchemaNewerError, StoreReadOnlyError
 
 # In a checkout the migrations lie beside the packages, in a wheel inside this one.
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -34,19 +37,45 @@ def upgrade(database_url: str) -> None:
 
 def upgrade_opened(sessions: Sessions) -> None:
     """As `upgrade`, on an open database; needed for SQLite in memory."""
-    with sessions.engine.connect() as connection:
+    with store_errors_translated(), sessions.engine.connect() as connection:
         config = _config()
         config.attributes["connection"] = connection
         with _alone(connection):
+            _require_known(connection)
             command.upgrade(config, "head")
             connection.commit()
 
 
-def is_current(sessions: Sessions) -> bool:
-    """True when the database has the newest schema that this installation knows."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    with sessions.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision() == head
+def require_ready(sessions: Sessions) -> None:
+    """Raises one of STORE_ERRORS, NotReadyError or SchemaNewerError where requests cannot be served."""
+    with (
+        store_errors_translated(),
+        sessions.engine.execution_options(**{READS: True}).connect() as connection,
+    ):
+        if _require_known(connection) != _scripts().get_current_head():
+            raise NotReadyError("the database is not migrated; run `python -m controller migrate`")
+        if not _is_writable(connection):
+            raise StoreReadOnlyError
+
+
+def _require_known(connection: Connection) -> str | None:
+    """The database's revision, None without tables; SchemaNewerError for one that is not known here."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is not None and revision not in {script.revision for script in _scripts().walk_revisions()}:
+        raise SchemaNewerError(revision)
+    return revision
+
+
+def _is_writable(connection: Connection) -> bool:
+    if connection.dialect.name == "postgresql":
+        # After a failover to a standby everything can be read, and nothing be written.
+        return bool(connection.scalar(text("SHOW transaction_read_only")) == "off")
+    path = connection.engine.url.database
+    return not path or path == ":memory:" or os.access(path, os.W_OK)
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
 
 
 def _config() -> Config:

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import StaticPool
 
-from controller.errors import StoreBusyError
+from controller.db.store_errors import store_errors_translated
 
 BUSY_TIMEOUT_S: Final = 10.0
 POOL_TIMEOUT_S: Final = 10.0
-_READS: Final = "dynofarm_reads"
+CONNECT_TIMEOUT_S: Final = 5
+READS: Final = "dynofarm_reads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Sessions:
 def open_sessions(database_url: str) -> Sessions:
     """Sessions on a database that exists; tables are made by controller/db/migrate.py."""
     engine = _open_engine(database_url)
-    reading = engine.execution_options(**{_READS: True})
+    reading = engine.execution_options(**{READS: True})
     return Sessions(
         engine=engine,
         writers=sessionmaker(engine, expire_on_commit=False),
@@ -51,9 +51,9 @@ def open_sessions(database_url: str) -> Sessions:
 def unit_of_work(sessions: Sessions) -> Iterator[Session]:
     """One transaction: committed at the end of the block, rolled back by any error.
 
-    Raises StoreBusyError, and nothing is changed, when another writer held the database too long.
+    Raises one of STORE_ERRORS, and nothing is changed, where the database cannot do it now.
     """
-    with _busy_translated(), sessions.writers() as session, session.begin():
+    with store_errors_translated(), sessions.writers() as session, session.begin():
         # SQLAlchemy begins at the first statement; the write lock must be there before the first read.
         session.connection()
         yield session
@@ -62,7 +62,7 @@ def unit_of_work(sessions: Sessions) -> Iterator[Session]:
 @contextmanager
 def read_only(sessions: Sessions) -> Iterator[Session]:
     """A consistent view for reading; it never waits for a writer, and what it adds is thrown away."""
-    with _busy_translated(), sessions.readers() as session:
+    with store_errors_translated(), sessions.readers() as session:
         # Closing rolls back and, unlike rollback(), leaves loaded rows readable.
         yield session
 
@@ -70,7 +70,12 @@ def read_only(sessions: Sessions) -> Iterator[Session]:
 def _open_engine(database_url: str) -> Engine:
     url = make_url(database_url)
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, pool_timeout=POOL_TIMEOUT_S)
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            pool_timeout=POOL_TIMEOUT_S,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+        )
     options: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}}
     if not url.database or url.database == ":memory:":
         options["poolclass"] = StaticPool
@@ -94,21 +99,5 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    reads = connection.get_execution_options().get(_READS, False)
+    reads = connection.get_execution_options().get(READS, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-@contextmanager
-def _busy_translated() -> Iterator[None]:
-    try:
-        yield
-    except OperationalError as error:
-        if _is_busy(error):
-            raise StoreBusyError from error
-        raise
-
-
-def _is_busy(error: OperationalError) -> bool:
-    """SQLite: locked or busy. PostgreSQL: deadlock, serialization failure, lock time-out."""
-    state = getattr(error.orig, "sqlstate", None)
-    return state in {"40001", "40P01", "55P03"} or "database is locked" in str(error.orig)

@@ -91,13 +91,13 @@ def authoritative_attempt(attempts: Sequence[AttemptRow]) -> AttemptRow | None:
     return min(ranked, key=lambda attempt: (_SPEAKS.index(attempt.state), -attempt.number), default=None)
 
 
-def stored_lines(session: Session, attempt_id: str) -> dict[Stream, list[bytes]]:
-    """Every line that analysis reads; of the log, those of blocks."""
-    events = EventRepository(session)
-    lines = {stream: [line for _, line in events.lines(attempt_id, stream)] for stream in ANALYSED_STREAMS}
-    lines[Stream.LOG] = [
-        line for _, line in events.lines(attempt_id, Stream.LOG) if any(kind in line for kind in _BLOCK_KINDS)
-    ]
+def stored_lines(session: Session, attempt: AttemptRow) -> dict[Stream, list[bytes]]:
+    """Every line that analysis reads; of the log those of blocks, once no more will come."""
+    events, of = EventRepository(session), attempt.attempt_id
+    lines = {stream: [line for _, line in events.lines(of, stream)] for stream in ANALYSED_STREAMS}
+    if attempt.ended_at is not None:
+        log = (line for _, line in events.lines(of, Stream.LOG))
+        lines[Stream.LOG] = [line for line in log if any(kind in line for kind in _BLOCK_KINDS)]
     return lines
 
 
@@ -121,7 +121,7 @@ def compute(session: Session, run: RunRow, job: JobRow, attempt: AttemptRow) -> 
     says so, and no figure."""
     identity, plan = _identity(session, job, attempt), plan_of(run, job)
     # Read first and parsed within: a fault of the store is not one of the events.
-    stored = stored_lines(session, attempt.attempt_id)
+    stored = stored_lines(session, attempt)
     events = {stream: map(parse_event, lines) for stream, lines in stored.items()}
     analysis = analyse(identity, plan, events, _failure(attempt), ended=attempt.ended_at is not None)
     result = JobResult(

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 
 from controller.db.outbox import Outbox, Topic
 from controller.db.session import read_only
-from controller.errors import StoreBusyError
+from controller.errors import STORE_ERRORS, StoreBusyError
 from controller.tasks.application import FINISH_RUN, SUMMARISE_ATTEMPT
 from controller.tasks.context import TaskContext
 
@@ -96,6 +96,9 @@ class OutboxPublisher:
                 pause_s = RETRY_INTERVAL_S
             except StoreBusyError:
                 pause_s = LOOK_INTERVAL_S
+            except STORE_ERRORS as error:
+                _log.warning("store_unusable", detail=str(error), retry_s=RETRY_INTERVAL_S)
+                pause_s = RETRY_INTERVAL_S
             except Exception:
                 # The thread must outlive whatever one look met; the rows are still there.
                 _log.exception("outbox_failed")

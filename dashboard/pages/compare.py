@@ -8,17 +8,17 @@ from typing import Any, Final
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from contract.problems import ProblemCode
 from contract.rest import Comparison, DeviceReportView, RunReport, RunView
 from contract.states import RunState
 from dashboard.client import FarmClient, FarmReader
-from dashboard.errors import RefusedError
+from dashboard.errors import DashboardError
 from dashboard.pages.addresses import comparison as comparison_address
 from dashboard.pages.comparison_body import comparison_body, refusal_notice
 from dashboard.pages.reading import Failed, read
 from dashboard.parts.panels import error_notice, loading, notice, page_head
 from dashboard.wording import timestamp
 
-NOT_COMPARABLE: Final = "not-comparable"
 _FIELDS: Final = ("run", "baseline", "arm", "device_model", "variant")
 _LABELS: Final = ("Run", "Baseline run", "Arm", "Device model", "Variant")
 
@@ -143,17 +143,19 @@ async def _ask(reader: FarmReader, choice: Choice) -> list[Any]:
     sides = Sides(runs, await reader.reports({choice.run, choice.baseline}))
     try:
         found = await reader.comparison(choice.run, choice.query)
-    except RefusedError as error:
+    except DashboardError as error:
+        if error.by_signing_in or error.will_pass:
+            raise
         # The form stays filled: another choice may be allowed.
         return [*_options(sides, choice), _refusal(error, choice)]
     return [*_options(sides, choice), await asyncio.to_thread(_body, found, sides, choice)]
 
 
-def _refusal(error: RefusedError, choice: Choice) -> Component:
-    if error.problem.code != NOT_COMPARABLE:
+def _refusal(error: DashboardError, choice: Choice) -> Component:
+    if error.code != ProblemCode.NOT_COMPARABLE:
         return error_notice(error)
     anyway = comparison_address(**{**_named(choice), "force": "true"})
-    return refusal_notice(error.problem.detail, anyway)
+    return refusal_notice(error.advice, anyway)
 
 
 def _body(found: Comparison, sides: Sides, choice: Choice) -> list[Component]:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboard.errors import DashboardError, NotAllowedError, NotSignedInError
+from dashboard.errors import DashboardError
 
 SIGN_IN_PATH = "/login?next=/dashboard/"
 """assets/connection.js puts the page that the viewer is on into `next`."""
@@ -80,7 +80,7 @@ def loading(what: str) -> html.Div:
 def error_notice(error: DashboardError) -> html.Div:
     """An error's headline and advice, with the way to the sign-in page where that helps."""
     body: list[Component | str] = [error.advice]
-    if isinstance(error, NotSignedInError | NotAllowedError):
+    if error.by_signing_in:
         body += [" ", html.A("Sign in", href=SIGN_IN_PATH, className="sign-in")]
     return notice("error", error.headline, body)
 

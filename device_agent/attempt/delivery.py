@@ -17,21 +17,19 @@ from device_agent.client import ControllerClient
 from device_agent.collect.spool import Spool
 from device_agent.collect.upload import Pace, StreamSender, Upload, wait_after
 from device_agent.floor.attempt_folder import AttemptFolder, Settlement
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import wall
-from device_agent.floor.errors import (
-    AnswerInvalidError,
+from device_agent.floor.errors import SpoolBehindError, SpoolFullError
+from device_agent.floor.settings import AgentSettings
+from rest.backoff import Backoff
+from rest.errors import (
     ArtifactsMissingError,
-    ControllerUnreachableError,
     EventsMissingError,
     FencedError,
     LeaseGoneError,
     RefusedError,
-    SpoolBehindError,
-    SpoolFullError,
     TokenRefusedError,
+    UndecidedError,
 )
-from device_agent.floor.settings import AgentSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -107,7 +105,7 @@ class Delivery:
                 wait_s = wait_after(missing_files, backoff)
             except EventsMissingError as missing:
                 wait_s = await self._rewind(missing, result, backoff)
-            except (ControllerUnreachableError, TokenRefusedError, AnswerInvalidError) as error:
+            except (UndecidedError, TokenRefusedError) as error:
                 wait_s = wait_after(error, backoff)
             await asyncio.sleep(wait_s)
 

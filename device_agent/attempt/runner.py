@@ -42,23 +42,20 @@ from device_agent.client import ControllerClient
 from device_agent.collect.intake import Intake
 from device_agent.collect.link import RuntimeLink
 from device_agent.floor.attempt_folder import AttemptFolder
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import DecisionClock, monotonic_ns, seconds_ns, wall
 from device_agent.floor.errors import (
-    AgentError,
-    AgentOutdatedError,
     DeviceCallHangsError,
     LaunchError,
     ModelMissingError,
-    RefusedError,
     SpoolFullError,
-    TokenRefusedError,
 )
 from device_agent.floor.settings import AgentSettings
 from device_agent.probes.observations import record_observations
 from device_agent.probes.sampler import HostSampler
 from device_agent.targets.call import DeviceCall
 from device_agent.targets.port import RuntimeProcess, Target
+from rest.backoff import Backoff
+from rest.errors import DeviceAgentOutdatedError, RefusedError, RestError, TokenRefusedError
 
 _log = structlog.get_logger(__name__)
 
@@ -295,7 +292,7 @@ class AttemptRunner:
         timeout_s = max(0.1, (end_ns - sent_ns) / 1e9)
         try:
             answer = await self._client.renew(self._lease.lease_id, request, timeout_s)
-        except AgentError as error:
+        except RestError as error:
             self._renewal_failed(error)
             return
         if answer.directive == "cancel":
@@ -314,9 +311,11 @@ class AttemptRunner:
             renewed = replace(renewed, renew_at_ns=self._held.renew_at_ns)
         self._held = renewed
 
-    def _renewal_failed(self, error: AgentError) -> None:
+    def _renewal_failed(self, error: RestError) -> None:
         _log.warning("renewal_failed", lease_id=self._lease.lease_id, detail=str(error))
-        if isinstance(error, RefusedError) and not isinstance(error, TokenRefusedError | AgentOutdatedError):
+        if isinstance(error, RefusedError) and not isinstance(
+            error, TokenRefusedError | DeviceAgentOutdatedError
+        ):
             self._lease_gone = True
         self._renew_after_a_pause()
 

@@ -12,16 +12,15 @@ from contract.events.envelope import Stream
 from contract.ids import AttemptId
 from device_agent.client import ControllerClient
 from device_agent.collect.spool import Batch, Spool
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import wall
-from device_agent.floor.errors import (
-    AgentError,
-    AnswerInvalidError,
-    ControllerUnreachableError,
+from device_agent.floor.errors import AgentError, SpoolFullError
+from rest.backoff import Backoff
+from rest.errors import (
     EventsGapError,
     PayloadTooLargeError,
-    SpoolFullError,
+    RestError,
     TokenRefusedError,
+    UndecidedError,
 )
 
 _log = structlog.get_logger(__name__)
@@ -85,7 +84,7 @@ class StreamSender:
                 raise
             self._max_batch_bytes = max(1, self._max_batch_bytes // 2)
             return 0.0
-        except (ControllerUnreachableError, TokenRefusedError, AnswerInvalidError, SpoolFullError) as error:
+        except (UndecidedError, TokenRefusedError, SpoolFullError) as error:
             return wait_after(error, self.pace.backoff)
         self.pace.backoff.reset()
         return wait_s
@@ -113,12 +112,12 @@ def packed(batch: Batch, fence: Fence) -> bytes:
     return gzip.compress(text, compresslevel=_GZIP_LEVEL)
 
 
-def wait_after(error: AgentError, backoff: Backoff) -> float:
+def wait_after(error: RestError | AgentError, backoff: Backoff) -> float:
     """Seconds to wait before the same call again: what the server asked for, else the next of the back-off.
 
     A refused token waits the longest: only a person can help, and asking often helps nobody.
     """
     if isinstance(error, TokenRefusedError):
         return backoff.cap_s
-    asked_s = error.retry_after_s if isinstance(error, ControllerUnreachableError) else None
+    asked_s = error.retry_after_s if isinstance(error, RestError) else None
     return backoff.next_s() if asked_s is None else max(asked_s, backoff.next_s())

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from contract.events.envelope import Stream
 from contract.failures import FailureReason, Fault
 
 
@@ -14,100 +13,6 @@ class AgentError(Exception):
     retryable: ClassVar[bool] = False
     reason: FailureReason = FailureReason.AGENT_BUG
     """What an attempt that could not be started because of it ends with."""
-
-
-class ControllerUnreachableError(AgentError):
-    """No answer within the deadline, or a server or proxy that says it cannot serve now."""
-
-    kind = "controller-unreachable"
-    fault = Fault.LAB
-    retryable = True
-
-    def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
-        """retry_after_s: what the server asked for, None when it asked for nothing."""
-        super().__init__(detail)
-        self.retry_after_s = retry_after_s
-
-
-class AnswerInvalidError(AgentError):
-    """The controller answered 2xx with a body that the contract refuses."""
-
-    kind = "answer-invalid"
-
-
-class RefusedError(AgentError):
-    """The controller understood and refused; `code` is the problem's code."""
-
-    kind = "refused"
-
-    def __init__(self, code: str, status: int, detail: str) -> None:
-        """`code` as in contract.problems, or `http-<status>` for a body that is no problem document."""
-        super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.status = status
-        self.detail = detail
-
-
-class EventsGapError(RefusedError):
-    """The server lacks events before the batch: go back to next_seq."""
-
-    kind = "events-gap"
-    next_seq: int = 1
-
-
-class EventsMissingError(RefusedError):
-    """A result came before its events: `stream` lacks next_seq and what follows."""
-
-    kind = "events-missing"
-    next_seq: int = 1
-    stream: Stream | None = None
-
-
-class ArtifactsMissingError(RefusedError):
-    """The result names files that the server does not hold: send them again."""
-
-    kind = "artifacts-missing"
-    retryable = True
-
-
-class SeqConflictError(RefusedError):
-    """The server holds another event under the same number: two writers, or a lost spool."""
-
-    kind = "seq-conflict"
-
-
-class FencedError(RefusedError):
-    """A newer grant of the device exists."""
-
-    kind = "fenced"
-    fault = Fault.LAB
-
-
-class LeaseGoneError(RefusedError):
-    """The lease is over: stop, clean, say hello."""
-
-    kind = "lease-gone"
-    fault = Fault.LAB
-
-
-class PayloadTooLargeError(RefusedError):
-    """The batch is larger than this server takes."""
-
-    kind = "payload-too-large"
-
-
-class AgentOutdatedError(RefusedError):
-    """Contract versions differ; a person must install the same version on both sides."""
-
-    kind = "device-agent-outdated"
-    fault = Fault.LAB
-
-
-class TokenRefusedError(RefusedError):
-    """The agent's token is unknown or revoked: enrol again."""
-
-    kind = "token-refused"
-    fault = Fault.LAB
 
 
 class NotEnrolledError(AgentError):

@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from contract.home import DEFAULT_HOME, DEFAULT_URL, HomeFolder
 from contract.ids import Name
 from device_agent.floor.start_policy import StartPolicy
+from rest.address import Address
+from rest.errors import SettingError
 
 Positive = Annotated[float, Field(gt=0)]
 MIB = 1 << 20
@@ -36,6 +38,8 @@ class AgentSettings(BaseSettings):
 
     home: Path = DEFAULT_HOME
     controller_url: str = DEFAULT_URL
+    ca_file: Path | None = None
+    """Certificates (PEM) of the authorities that are believed, instead of the system's."""
     enrollment_token: SecretStr | None = None
     """One-time token, used when there is no identity yet or the controller refuses the one there is."""
     agent_name: Name = Field(default_factory=_own_name)
@@ -110,9 +114,10 @@ class AgentSettings(BaseSettings):
     @field_validator("controller_url")
     @classmethod
     def _an_http_address(cls, url: str) -> str:
-        if not re.match(r"^https?://[^/\s]+", url):
-            raise ValueError("give the controller's address as http://HOST:PORT or https://HOST")
-        return url.rstrip("/")
+        try:
+            return Address.of(url).url
+        except SettingError as error:
+            raise ValueError("give the controller's address as http://HOST:PORT or https://HOST") from error
 
     @property
     def _home_folder(self) -> HomeFolder:

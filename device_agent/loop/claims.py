@@ -9,8 +9,8 @@ from contract.ids import DeviceId
 from device_agent.client import ControllerClient
 from device_agent.floor.atomic_file import write_atomically
 from device_agent.floor.attempt_folder import Grant
-from device_agent.floor.errors import AnswerInvalidError, RefusedError
 from device_agent.floor.settings import AgentSettings
+from rest.errors import AnswerInvalidError, RefusedError
 
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class ClaimDesk:
         """The answer to the open claim, or to a new one; None when there is no work.
 
         A grant stays open until `forget`: whoever is killed before keeping it gets it again. A refusal
-        closes the claim; ControllerUnreachableError leaves it open.
+        closes the claim; anything else leaves it open.
         """
         request = self._open(device_id) or self._new(device_id, wait_s)
         try:

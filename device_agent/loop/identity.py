@@ -13,9 +13,10 @@ from contract.ids import DeviceAgentId
 from contract.model import ContractModel
 from device_agent.client import ControllerClient
 from device_agent.floor.atomic_file import write_atomically
-from device_agent.floor.backoff import Backoff
-from device_agent.floor.errors import ControllerUnreachableError, FolderDamagedError, NotEnrolledError
+from device_agent.floor.errors import FolderDamagedError, NotEnrolledError
 from device_agent.floor.settings import AgentSettings
+from rest.backoff import Backoff
+from rest.errors import AnswerInvalidError, UndecidedError
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +72,9 @@ async def enroll(client: ControllerClient, settings: AgentSettings, backoff: Bac
         try:
             identity = await client.enroll(settings.enrollment_token.get_secret_value(), request)
             break
-        except ControllerUnreachableError as error:
+        except AnswerInvalidError:
+            raise
+        except UndecidedError as error:
             wait_s = error.retry_after_s or backoff.next_s()
             _log.warning("enrolment_waits", detail=str(error), wait_s=round(wait_s, 1))
             await asyncio.sleep(wait_s)

@@ -15,15 +15,8 @@ from device_agent.attempt.runner import AttemptRunner, Surroundings
 from device_agent.client import ControllerClient
 from device_agent.collect.upload import wait_after
 from device_agent.floor.attempt_folder import AttemptFolder, Grant, attempt_folders
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import monotonic_ns, wall
-from device_agent.floor.errors import (
-    AgentError,
-    AgentOutdatedError,
-    DeviceCallHangsError,
-    FolderDamagedError,
-    TokenRefusedError,
-)
+from device_agent.floor.errors import AgentError, DeviceCallHangsError, FolderDamagedError
 from device_agent.floor.settings import AgentSettings
 from device_agent.floor.version import agent_version
 from device_agent.loop.claims import ClaimDesk
@@ -31,6 +24,8 @@ from device_agent.loop.identity import ADVICE, enroll
 from device_agent.probes.host import host_health
 from device_agent.targets.call import DeviceCall
 from device_agent.targets.port import Fleet, Target
+from rest.backoff import Backoff
+from rest.errors import DeviceAgentOutdatedError, RestError, TokenRefusedError
 
 _log = structlog.get_logger(__name__)
 
@@ -180,7 +175,7 @@ class Agent:
             return
         try:
             grant = await self._claim(target, answer.claim_wait_s)
-        except AgentError as error:
+        except (RestError, AgentError) as error:
             _log.warning("claim_failed", device_id=target.device_id, detail=str(error))
             await self._pause(wait_after(error, backoff))
             return
@@ -250,10 +245,10 @@ class Agent:
             try:
                 interval_s = await self._hello_once()
                 backoff.reset()
-            except AgentError as error:
+            except RestError as error:
                 _log.warning("hello_failed", detail=str(error))
                 interval_s = wait_after(error, backoff)
-                if isinstance(error, AgentOutdatedError):
+                if isinstance(error, DeviceAgentOutdatedError):
                     self._answer = None
                     interval_s = backoff.cap_s
                 if isinstance(error, TokenRefusedError):
@@ -307,7 +302,7 @@ class Agent:
         backoff = Backoff(self._settings.retry_first_s, self._settings.retry_cap_s)
         try:
             identity = await enroll(self._client, self._settings, backoff)
-        except AgentError as error:
+        except (RestError, AgentError) as error:
             _log.error("enrolment_refused", detail=str(error), advice=ADVICE)
             return
         self._client.authorise(identity.token)

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from client.api import DynofarmClient
 from client.cli import app
-from client.connection import Patience
 from contract.rest import RunRequest, WorkloadRequest
+from rest.transport import Caller
+from rest.tries import Patience
 from tests.fakes.rest_controller import MODEL, TOKEN, RestController
 from tests.fakes.scripted_run import Script, ScriptedRun
 
@@ -38,7 +39,7 @@ def controller() -> Iterator[RestController]:
 
 @pytest.fixture
 def client(controller: RestController) -> Iterator[DynofarmClient]:
-    with DynofarmClient(controller.url, SecretStr(TOKEN), Patience(give_up_after_s=5.0)) as made:
+    with DynofarmClient(controller.url, SecretStr(TOKEN), Caller(Patience(give_up_after_s=5.0))) as made:
         yield made
 
 

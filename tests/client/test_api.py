@@ -2,10 +2,11 @@
 
 import pytest
 
-from client.api import EVENTS_PER_PAGE, ComparisonChoice, DynofarmClient
+from client.api import EVENTS_PER_PAGE, DynofarmClient
 from client.errors import InconclusiveError, NoCapacityError, UsageError
 from contract.administration import EnrollmentTokenRequest
 from contract.events import Stream
+from contract.queries import ComparisonQuery
 from contract.rest import DeviceSelector, WorkloadRequest
 from contract.states import DeviceState, RunOutcome
 from tests.client.conftest import AddRun, request_for
@@ -86,13 +87,13 @@ def test_devices_are_listed_shown_and_acted_on(client: DynofarmClient) -> None:
 def test_two_runs_compare_or_say_why_not(client: DynofarmClient, add_run: AddRun) -> None:
     one, other = add_run(polls=0), add_run(polls=0, wall_ms={"serial": 1000.0, "paged": 500.0})
     one.look(), other.look()
-    comparison = client.comparison(other.run_id, one.run_id, ComparisonChoice())
+    comparison = client.comparison(other.run_id, ComparisonQuery(baseline=one.run_id))
     assert comparison.change_percent["wall_s"] == pytest.approx(25.0)
     strange = add_run("another-model", polls=0)
     strange.look()
     with pytest.raises(UsageError):
-        client.comparison(strange.run_id, one.run_id, ComparisonChoice())
-    assert client.comparison(strange.run_id, one.run_id, ComparisonChoice(force=True)).differs
+        client.comparison(strange.run_id, ComparisonQuery(baseline=one.run_id))
+    assert client.comparison(strange.run_id, ComparisonQuery(baseline=one.run_id, force=True)).differs
 
 
 def test_bad_requests_name_the_field(client: DynofarmClient) -> None:

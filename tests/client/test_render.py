@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from client.figures_as_text import interval, less_time, number, printable, spread
+from client.figures_as_text import interval, less_time, number, spread
 from client.render import HEADLINE_METRICS, report_view
 from client.render_lists import device_view, graphs_view, reason_text, runs_table, workload_view
 from contract.rest import RunReport, Spread, WorkloadRequest
@@ -107,11 +107,6 @@ def test_a_spread_has_its_unit_and_range() -> None:
 def test_less_and_more_time_are_never_mixed_up() -> None:
     assert less_time(60.0, 2.5) == "60.0 % less wall time, 2.50 times as fast"
     assert less_time(-25.0, 0.8) == "25.0 % more wall time, 0.80 times as fast"
-
-
-@given(st.text())
-def test_printable_text_has_no_control_characters(text: str) -> None:
-    assert all(char.isprintable() or char in "\n\t" for char in printable(text))
 
 
 def test_a_reason_of_the_registry_says_what_to_do_and_a_sentence_stays_as_it_is() -> None:

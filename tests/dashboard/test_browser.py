@@ -15,9 +15,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import Response
 
+from contract.headers import SESSION_COOKIE
 from dashboard.app import mount
 from tests.fakes import dashboard_story as story
-from tests.fakes.dashboard_rest import COOKIE, SESSION, FakeFarm
+from tests.fakes.dashboard_rest import SESSION, FakeFarm
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH: apt-get install chromium")
@@ -99,7 +100,7 @@ def browser() -> Iterator[Browser]:
 def _open(browser: Browser, site: Site, width: int = 1280) -> Page:
     """A page of a viewer who is signed in; whatever it complains of is kept."""
     context = browser.new_context(viewport={"width": width, "height": 900})
-    context.add_cookies([{"name": COOKIE, "value": SESSION, "url": site.url}])
+    context.add_cookies([{"name": SESSION_COOKIE, "value": SESSION, "url": site.url}])
     context.set_default_timeout(DEADLINE_MS)
     page = context.new_page()
     page.on("pageerror", lambda error: site.complaints.append(str(error)))

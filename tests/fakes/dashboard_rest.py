@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from contract.artifacts import ArtifactList, ArtifactView
 from contract.failures import Fault
+from contract.headers import SESSION_COOKIE
 from contract.problems import PROBLEM_MEDIA_TYPE, Problem
 from contract.rest import (
     Comparison,
@@ -25,7 +26,6 @@ from contract.rest import (
     RunView,
 )
 
-COOKIE = "dynofarm_session"
 SESSION = "a-session-that-is-good"
 
 
@@ -51,7 +51,7 @@ class FakeFarm:
         """Status and body of one GET."""
         self.calls.append(target)
         time.sleep(self.delay_s)
-        if cookies != {COOKIE: SESSION}:
+        if cookies != {SESSION_COOKIE: SESSION}:
             return _problem(HTTPStatus.UNAUTHORIZED, "not-authenticated", "send a valid token")
         if self.broken_status is not None:
             return _problem(self.broken_status, "internal", "something broke; read the log")

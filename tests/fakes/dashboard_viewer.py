@@ -10,8 +10,9 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from contract.headers import SESSION_COOKIE
 from dashboard.app import mount
-from tests.fakes.dashboard_rest import COOKIE, SESSION
+from tests.fakes.dashboard_rest import SESSION
 
 _UPDATE = "/dashboard/_dash-update-component"
 
@@ -76,7 +77,7 @@ def viewing(base_url: str, session: str | None = SESSION) -> Iterator[DashboardV
     """A viewer of a dashboard that reads the REST surface at base_url; session None: not signed in."""
     app = FastAPI()
     mount(app, base_url)
-    cookies = {COOKIE: session} if session else {}
+    cookies = {SESSION_COOKIE: session} if session else {}
     # One event loop for all requests, as a server has.
     with TestClient(app, cookies=cookies) as http:
         yield DashboardViewer(http)

@@ -15,10 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from contract.administration import DeviceAction, EnrollmentTokenRequest, NewToken
 from contract.events import Stream
-from contract.failures import Fault
-from contract.health import Health
+from contract.health import Health, proof_of
 from contract.metrics import METRICS
-from contract.problems import FieldProblem, Problem
+from contract.problems import PROBLEMS, FieldProblem, Problem, ProblemCode
 from contract.rest import (
     Comparison,
     DevicePage,
@@ -45,16 +44,16 @@ Body = TypeVar("Body", bound=BaseModel)
 class ProblemError(Exception):
     """Ends a request with a problem document."""
 
-    def __init__(self, status: int, code: str, detail: str, *errors: FieldProblem) -> None:
+    def __init__(self, code: ProblemCode, detail: str, *errors: FieldProblem) -> None:
         super().__init__(detail)
         self.problem = Problem(
             type=f"urn:dynofarm:problem:{code}",
             title=code.replace("-", " ").capitalize(),
-            status=status,
+            status=PROBLEMS[code].status,
             detail=detail,
             code=code,
-            fault=Fault.JOB if status < 500 else Fault.FARM_BUG,
-            retryable=status in (409, 503),
+            fault=PROBLEMS[code].fault,
+            retryable=PROBLEMS[code].retryable,
             errors=list(errors),
             trace_id="trace-1",
         )
@@ -81,6 +80,7 @@ class RestController:
     runs: dict[str, ScriptedRun] = field(default_factory=dict)
     refusals: list[int] = field(default_factory=list)
     lost_answers: int = 0
+    knows_token: bool = True
     asked: list[Asked] = field(default_factory=list)
     on_submit: Callable[[ScriptedRun], None] = lambda run: None
     url: str = ""
@@ -113,17 +113,22 @@ class RestController:
         with self._lock:
             self.asked.append(asked)
             if self.refusals:
-                status = self.refusals.pop(0)
-                raise ProblemError(status, "store-busy", "the store is busy; try again")
+                self.refusals.pop(0)
+                raise ProblemError(ProblemCode.STORE_BUSY, "the store is busy; try again")
             if asked.path in ("/health", "/ready"):
-                return 200, Health(status="ok", version="0", contract_version="1.0", checks={})
+                return 200, self._health(asked.query.get("challenge", ""))
             if asked.headers.get("authorization") != f"Bearer {TOKEN}":
-                raise ProblemError(401, "not-authenticated", "this needs a valid token")
+                raise ProblemError(ProblemCode.NOT_AUTHENTICATED, "this needs a valid token")
             for method, pattern, route in _ROUTES:
                 match = re.fullmatch(pattern, asked.path)
                 if match and method == asked.method:
                     return route(self, asked, *(unquote(group) for group in match.groups()))
-        raise ProblemError(404, "not-found", "there is nothing at this address")
+        raise ProblemError(ProblemCode.NOT_FOUND, "there is nothing at this address")
+
+    def _health(self, challenge: str) -> Health:
+        port = urlsplit(self.url).port or 0
+        proof = proof_of(TOKEN, port, challenge) if challenge and self.knows_token else ""
+        return Health(status="ok", version="0", contract_version="1.0", checks={}, proof=proof)
 
     # --- routes
 
@@ -133,7 +138,9 @@ class RestController:
         if key in self._keys:
             body, run_id = self._keys[key]
             if body != asked.body:
-                raise ProblemError(422, "idempotency-key-reused", f"Idempotency-Key {key!r} was already used")
+                raise ProblemError(
+                    ProblemCode.IDEMPOTENCY_KEY_REUSED, f"Idempotency-Key {key!r} was already used"
+                )
             return 201, self.runs[run_id].view()
         try:
             compile_request(request.workload)
@@ -150,7 +157,7 @@ class RestController:
             fits = any(selector.device_id in (None, device.device_id) for device in self.devices.values())
             if not fits and not request.wait_for_capacity:
                 wrong = FieldProblem(pointer=f"/selectors/{position}", detail="no device matches")
-                raise ProblemError(422, "selector-unsatisfiable", "no device matches this selector", wrong)
+                raise ProblemError(ProblemCode.SELECTOR_UNSATISFIABLE, "no device matches", wrong)
 
     def page(self, asked: Asked) -> tuple[int, BaseModel]:
         newest_first = sorted(self.runs.values(), key=lambda run: run.run_id, reverse=True)
@@ -161,7 +168,7 @@ class RestController:
 
     def run(self, run_id: str) -> ScriptedRun:
         if run_id not in self.runs:
-            raise ProblemError(404, "run-not-found", f"no run is named {run_id}")
+            raise ProblemError(ProblemCode.RUN_NOT_FOUND, f"no run is named {run_id}")
         return self.runs[run_id]
 
     def get_run(self, _asked: Asked, run_id: str) -> tuple[int, BaseModel]:
@@ -183,9 +190,7 @@ class RestController:
     def gate(self, _asked: Asked, run_id: str) -> tuple[int, BaseModel]:
         run = self.run(run_id)
         if run.outcome is None:
-            raise ProblemError(
-                409, "result-not-ready", f"run {run_id} is not completed, so it has no gate yet"
-            )
+            raise ProblemError(ProblemCode.RESULT_NOT_READY, "it is not completed, so it has no gate yet")
         return 200, run.gate()
 
     def live(self, _asked: Asked, run_id: str) -> tuple[int, BaseModel]:
@@ -195,7 +200,7 @@ class RestController:
         run, baseline = self.run(run_id), self.run(asked.query["baseline"])
         arm, forced = asked.query["arm"], asked.query["force"] == "true"
         if run.request.model != baseline.request.model and not forced:
-            raise ProblemError(409, "not-comparable", "these runs are not of the same thing (model)")
+            raise ProblemError(ProblemCode.NOT_COMPARABLE, "these runs are not of the same thing (model)")
         before, after = (each.report().devices[0].arms[arm].metrics for each in (baseline, run))
         change = (after["wall_s"].median / before["wall_s"].median - 1.0) * 100.0
         return 200, Comparison(
@@ -220,13 +225,13 @@ class RestController:
     def _of_job(self, job_id: str) -> ScriptedRun:
         found = [run for run in self.runs.values() if run.job_id == job_id]
         if not found:
-            raise ProblemError(404, "job-not-found", f"no job is named {job_id}")
+            raise ProblemError(ProblemCode.JOB_NOT_FOUND, f"no job is named {job_id}")
         return found[0]
 
     def _of_attempt(self, attempt_id: str) -> ScriptedRun:
         found = [run for run in self.runs.values() if run.attempt_id == attempt_id]
         if not found:
-            raise ProblemError(404, "attempt-not-found", f"no attempt is named {attempt_id}")
+            raise ProblemError(ProblemCode.ATTEMPT_NOT_FOUND, f"no attempt is named {attempt_id}")
         return found[0]
 
     def attempt(self, _asked: Asked, attempt_id: str) -> tuple[int, BaseModel]:
@@ -244,7 +249,7 @@ class RestController:
 
     def device(self, _asked: Asked, device_id: str) -> tuple[int, BaseModel]:
         if device_id not in self.devices:
-            raise ProblemError(404, "device-not-found", f"no device is named {device_id}")
+            raise ProblemError(ProblemCode.DEVICE_NOT_FOUND, f"no device is named {device_id}")
         return 200, self.devices[device_id]
 
     def act_on(self, asked: Asked, device_id: str, action: str) -> tuple[int, BaseModel]:
@@ -320,7 +325,7 @@ def host_device(**changed: Any) -> DeviceView:
 
 def _wrong(pointer: str, detail: str) -> ProblemError:
     return ProblemError(
-        422, "validation", f"{pointer}: {detail}", FieldProblem(pointer=pointer, detail=detail)
+        ProblemCode.VALIDATION, f"{pointer}: {detail}", FieldProblem(pointer=pointer, detail=detail)
     )
 
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "contract",
     "measures",
+    "rest",
     "controller",
     "device_agent",
     "runtime",

@@ -12,9 +12,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from controller.db.migrate import is_current, upgrade, upgrade_opened
+from controller.db.migrate import require_ready, upgrade, upgrade_opened
 from controller.db.models import Row
-from controller.db.session import open_sessions
+from controller.db.session import open_sessions, unit_of_work
+from controller.errors import NotReadyError, SchemaNewerError
 from tests.house.repository import ROOT
 
 
@@ -42,17 +43,37 @@ def test_the_partial_index_that_forbids_two_live_leases_is_there(tmp_path: Path)
 
 def test_upgrading_again_changes_nothing(tmp_path: Path) -> None:
     sessions = open_sessions(url_in(tmp_path))
-    assert not is_current(sessions)
+    with pytest.raises(NotReadyError, match="migrate"):
+        require_ready(sessions)
     for _ in range(2):
         upgrade_opened(sessions)
-        assert is_current(sessions)
+        require_ready(sessions)
     sessions.close()
+
+
+def test_a_database_of_a_newer_version_is_said_to_be_one_and_left_alone(tmp_path: Path) -> None:
+    sessions = open_sessions(f"sqlite:///{tmp_path / 'controller.sqlite'}")
+    upgrade_opened(sessions)
+    with unit_of_work(sessions) as session:
+        session.connection().exec_driver_sql("UPDATE alembic_version SET version_num = 'from-tomorrow'")
+    for look in (upgrade_opened, require_ready):
+        with pytest.raises(SchemaNewerError, match=r"from-tomorrow.*newer"):
+            look(sessions)
+    sessions.close()
+    for words in (["controller", "migrate"], ["controller.embedded", "--port", "0", "--home", str(tmp_path)]):
+        environment = {**os.environ, "DYNOFARM_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-m", *words], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2
+        assert "newer than this dynofarm" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_database_in_memory_can_be_upgraded_too() -> None:
     sessions = open_sessions("sqlite://")
     upgrade_opened(sessions)
-    assert is_current(sessions)
+    require_ready(sessions)
 
 
 def test_the_alembic_command_works_on_the_database_of_the_environment(tmp_path: Path) -> None:

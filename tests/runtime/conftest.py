@@ -1,4 +1,4 @@
-"""One thread, since other suites run beside this one; a tiny model; a machine whose other work a test sets."""
+"""One thread, since other suites run beside this one; a tiny model; a machine with others on it."""
 
 import sys
 from collections.abc import Iterator

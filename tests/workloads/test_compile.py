@@ -268,7 +268,7 @@ def test_plain_values_are_those_of_the_core_schema_of_yaml_1_2(text: str, value:
         (("name: solo", "name: a{idx}"), 10, "is not a name"),
         (
             ("calls:\n", "calls:\n      - {input: {text: question}, output_tokens: 2, repeat: 1024}\n"),
-            10,
+            11,
             "1025",
         ),
         (("input: {text: question}", f"outputs_of: [{', '.join(['{agent: solo}'] * 300)}]"), 12, "246"),

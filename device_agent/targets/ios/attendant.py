@@ -15,7 +15,6 @@ from contract.failures import FailureReason
 from contract.ids import DeviceId
 from contract.model import ContractModel
 from contract.states import TargetKind
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import monotonic_ns, seconds_ns
 from device_agent.floor.settings import AgentSettings
 from device_agent.ios_worker.protocol import PING, Description, Method, Nothing, Notice, WorkerErrorKind
@@ -34,6 +33,7 @@ from device_agent.targets.ios.worker import (
     worker_program,
 )
 from device_agent.targets.models import model_names
+from rest.backoff import Backoff
 
 _log = structlog.get_logger(__name__)
 

@@ -171,7 +171,7 @@ async def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_h
     async with farm.client() as client:
         ready, health = await client.get("/ready"), await client.get("/health")
     assert (ready.status_code, health.status_code) == (503, 200)
-    assert Health.model_validate(ready.json()).checks["database"].startswith("not migrated")
+    assert Health.model_validate(ready.json()).checks["database"].startswith("the database is not migrated")
 
 
 async def test_metrics_count_the_farm_s_rows_by_state(lab: Lab) -> None:

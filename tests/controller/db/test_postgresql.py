@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
 from contract.states import JobOutcome
-from controller.db.migrate import is_current, upgrade
+from controller.db.migrate import require_ready, upgrade
 from controller.db.models import Row
 from controller.db.session import open_sessions, unit_of_work
 from controller.db.unit_of_work import UnitOfWork
@@ -78,7 +78,7 @@ def test_three_replicas_that_start_at_once_make_the_tables_once(server: Server) 
     url = server.fresh_database("migrated")
     in_threads(3, lambda _: upgrade(url))
     sessions = open_sessions(url)
-    assert is_current(sessions)
+    require_ready(sessions)
     with sessions.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Row.metadata) == []
     sessions.close()

@@ -166,6 +166,22 @@ async def test_stored_lines_that_the_contract_no_longer_takes_give_a_report_that
     assert (await lab.get(f"/v1/runs/{run.run_id}/live"))["series"] == []
 
 
+async def test_the_peak_of_the_pool_comes_from_its_block_events_once_the_attempt_has_ended(lab: Lab) -> None:
+    run = await lab.submit(gate={"metrics": ["wall_s"]})
+    lease = await lab.claim()
+    story = told(lease)
+    number = next(trial.trial for trial in lease.spec.trials if trial.arm == "paged" and not trial.warmup)
+    owner = {"trial": number, "agent": "a1", "call": 0, "blocks": [1, 2, 3]}
+    story.add(Stream.LOG, "blocks_allocated", **owner)
+    story.add(Stream.LOG, "log_line", level="info", message='"blocks_allocated" is only a word here')
+    story.add(Stream.LOG, "blocks_released", **owner)
+    await lab.upload(lease, story)
+    assert "kv_blocks_peak" not in (await _report(lab, run)).devices[0].arms["paged"].metrics
+    await lab.agent.finish(lease, {stream.value: len(story.events[stream]) for stream in Stream})
+    peak = (await _report(lab, run)).devices[0].arms["paged"].metrics["kv_blocks_peak"]
+    assert (peak.median, peak.n) == (3.0, 1)
+
+
 async def test_a_failed_attempt_is_reported_with_what_to_try(lab: Lab) -> None:
     run = await lab.submit()
     lease = await lab.claim()

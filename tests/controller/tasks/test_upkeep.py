@@ -3,11 +3,17 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from sqlalchemy import delete, select, update
+
+from contract.states import RunState
+from controller.db.models import AttemptSummaryRow, JobRow, RunRow
 from controller.db.periodic import take_period
 from controller.db.session import unit_of_work
 from controller.tasks.context import TaskContext
 from controller.tasks.upkeep import sweep_if_due
 from tests.fakes.farm import Farm
+from tests.fakes.session import Lab
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = timedelta(seconds=5)
@@ -24,6 +30,25 @@ def test_of_two_sweeps_in_one_period_the_second_does_nothing(farm: Farm) -> None
         *(True, False, False),
         *(True, False, True),
     ]
+
+
+@pytest.mark.anyio
+async def test_a_run_that_cannot_be_concluded_keeps_no_other_from_its_verdict(farm: Farm) -> None:
+    lab = await Lab.of(farm)
+    damaged, sound = await lab.submit(), await lab.submit()
+    for _ in range(2):
+        await lab.carry_out(await lab.claim())
+    with farm.context.unit_of_work() as work:
+        # As if the messages that conclude them had been lost, and a row damaged.
+        work.session.execute(update(RunRow).values(state=RunState.FINISHING, gate=None))
+        work.session.execute(update(JobRow).where(JobRow.run_id == damaged.run_id).values(spec={}))
+        work.session.execute(delete(AttemptSummaryRow))
+    with pytest.raises(ExceptionGroup, match="could not be concluded") as raised:
+        sweep_if_due(_at(farm, 0), 5.0)
+    assert raised.value.exceptions[0].__notes__ == [f"run {damaged.run_id}"]
+    with farm.context.view() as work:
+        states = {run.run_id: run.state for run in work.session.scalars(select(RunRow))}
+    assert states == {damaged.run_id: RunState.FINISHING, sound.run_id: RunState.COMPLETED}
 
 
 def test_different_work_has_periods_of_its_own(farm: Farm) -> None:

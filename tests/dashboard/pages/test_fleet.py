@@ -51,7 +51,7 @@ def test_an_attempt_of_a_run_that_is_not_on_the_first_page_is_named(
 
 def test_nobody_asks_for_runs_while_no_device_is_at_work(farm: FakeFarm, viewer: DashboardViewer) -> None:
     _body(viewer)
-    assert farm.calls == ["/v1/devices"]
+    assert farm.calls == ["/v1/devices?limit=200"]
 
 
 def test_a_virtual_device_is_marked(farm: FakeFarm, viewer: DashboardViewer) -> None:

@@ -49,7 +49,7 @@ def test_a_live_run_has_no_result_and_nobody_asks_for_one(farm: FakeFarm, viewer
     text = text_of(_body(viewer))
     assert "1 run, 1 live" in text
     assert "times as fast" not in text
-    assert farm.calls == ["/v1/runs"]
+    assert farm.calls == ["/v1/runs?limit=50"]
 
 
 def test_a_report_is_read_once_and_not_at_every_look(farm: FakeFarm, viewer: DashboardViewer) -> None:
@@ -70,7 +70,7 @@ def test_older_runs_are_a_page_away(farm: FakeFarm, viewer: DashboardViewer) -> 
     older = links(_body(viewer))[-1]
     assert older == f"/dashboard/runs?page_token={farm.next_page_token}"
     _body(viewer, older)
-    assert f"/v1/runs?page_token={farm.next_page_token}" in farm.calls
+    assert f"/v1/runs?limit=50&page_token={farm.next_page_token}" in farm.calls
 
 
 def test_without_a_run_the_page_says_how_to_submit_one(farm: FakeFarm, viewer: DashboardViewer) -> None:

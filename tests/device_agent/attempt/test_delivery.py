@@ -16,7 +16,7 @@ from contract.jobs import AttemptSpec
 from device_agent.attempt.artifacts import keep_artifacts
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.resumption import open_spool
-from device_agent.client import ControllerClient, open_http
+from device_agent.client import ControllerClient
 from device_agent.collect.spool import Arrivals, Spool
 from device_agent.floor.attempt_folder import AttemptFolder, Grant
 from device_agent.floor.settings import AgentSettings
@@ -39,7 +39,7 @@ class World:
         )
         self.spec: AttemptSpec = attempt_spec(attempt_id=ATTEMPT_ID)
         self.path = path
-        self.client = ControllerClient(open_http("http://c", transport(self.controller)), 5)
+        self.client = ControllerClient("http://c", 5, transport=transport(self.controller))
 
     async def grant(self) -> tuple[AttemptFolder, Spool]:
         self.client.authorise((await self.client.enroll("one-time", EnrollRequest(agent_name="a"))).token)

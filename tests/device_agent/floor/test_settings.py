@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from device_agent.floor.atomic_file import write_atomically
-from device_agent.floor.backoff import Backoff
 from device_agent.floor.clock import continuous_ns, monotonic_ns
 from device_agent.floor.settings import AgentSettings
+from rest.backoff import Backoff
 
 
 def test_the_environment_sets_what_the_command_line_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import httpx
 import pytest
 
 from contract.agent_api import EnrollRequest
-from device_agent.client import ControllerClient, open_http
-from device_agent.floor.errors import AnswerInvalidError, ControllerUnreachableError
+from device_agent.client import ControllerClient
 from device_agent.floor.settings import AgentSettings
 from device_agent.loop.claims import ClaimDesk
+from rest.errors import AnswerInvalidError, ControllerUnreachableError
 from tests.fakes.attempts import attempt_spec
 from tests.fakes.controller import FakeController
 from tests.fakes.wire import transport
@@ -24,7 +24,7 @@ def settings(tmp_path: Path) -> AgentSettings:
 
 
 async def desk_at(controller: FakeController, settings: AgentSettings) -> ClaimDesk:
-    client = ControllerClient(open_http("http://c", transport(controller)), 5)
+    client = ControllerClient("http://c", 5, transport=transport(controller))
     controller.enrollment_tokens.add("t")
     client.authorise((await client.enroll("t", EnrollRequest(agent_name="a"))).token)
     return ClaimDesk(client, settings)
@@ -76,7 +76,7 @@ def test_a_claim_whose_answer_is_useless_is_not_asked_for_ever(
         seen.append(request.content)
         return httpx.Response(answer.status_code, content=answer.content)
 
-    context = ClaimDesk(ControllerClient(open_http("http://c", httpx.MockTransport(note)), 5), settings)
+    context = ClaimDesk(ControllerClient("http://c", 5, transport=httpx.MockTransport(note)), settings)
     for _ in range(2):
         with pytest.raises(Exception, match=r"."):
             asyncio.run(context.claim("host", 1))

@@ -11,7 +11,7 @@ import pytest
 
 from contract.agent_api import DeviceReport, EnrollRequest
 from contract.failures import FailureReason
-from device_agent.client import ControllerClient, open_http
+from device_agent.client import ControllerClient
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.settings import AgentSettings
 from device_agent.loop.loop import Agent
@@ -67,7 +67,7 @@ def serve(
     targets: list[Target] = [kind(settings(home / str(number))) for number, kind in enumerate(kinds)]
 
     async def run() -> None:
-        client = ControllerClient(open_http("http://c", transport(controller)), 5)
+        client = ControllerClient("http://c", 5, transport=transport(controller))
         client.authorise((await client.enroll("one-time", EnrollRequest(agent_name="a"))).token)
         stop = asyncio.Event()
         serving = asyncio.create_task(Agent(client, chosen, targets).run(stop))

@@ -201,6 +201,15 @@ def test_short_memory_preempts_the_lowest_priority_newest_first_and_it_resumes_e
     assert preempted[0] == newer.id
 
 
+def test_what_a_preempted_sequence_finds_again_is_no_hit_of_the_cache() -> None:
+    engine = engine_of(capacity=9, **FREE_WATERMARKS)
+    strangers = [engine.submit(Ask(range(100 * n, 100 * n + 6), 14)) for n in (1, 2, 3)]
+    done(engine, *strangers)
+    assert sum(stranger.preemptions for stranger in strangers) > 0
+    assert [stranger.cached_tokens for stranger in strangers] == [0, 0, 0]
+    assert engine.scheduler.counters.hit_tokens == 0
+
+
 def test_a_sequence_that_outgrows_the_pool_alone_fails_and_the_others_finish() -> None:
     engine = engine_of(capacity=6)
     greedy = engine.submit(Ask(range(8), 40, priority=3))

@@ -1,4 +1,4 @@
-"""Delays between tries: they double up to a cap, and are drawn at random so that agents spread out."""
+"""Delays between tries: they double up to a cap, and are drawn at random so that callers spread out."""
 
 import random
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 class Backoff:
     """`next_s()` draws from [half, whole] of first_s, 2 first_s, 4 first_s … at most cap_s.
 
-    Never below half of the step: a herd of agents that comes back after an outage must not hit at once.
+    Never below half of the step: a herd that comes back after an outage must not hit at once.
     """
 
     first_s: float = 0.5
