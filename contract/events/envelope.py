@@ -27,7 +27,7 @@ class Stream(StrEnum):
 Seq = Annotated[int, Field(ge=1, lt=2**53)]
 MonoNs = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
-Trial = Annotated[int, Field(ge=1)]
+Trial = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class EventEnvelope(ContractModel):

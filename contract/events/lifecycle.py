@@ -131,7 +131,7 @@ class TrialStarted(EventEnvelope):
     type: Literal["trial_started"] = "trial_started"
     trial: Trial
     arm: Name
-    pair: int | None
+    pair: Trial | None
     warmup: bool
 
 

@@ -115,3 +115,13 @@ def test_the_log_can_be_dropped_without_losing_a_metric() -> None:
 def test_nan_and_infinity_are_no_facts(field: str, kind: str, rest: str) -> None:
     with pytest.raises(EventLineError, match=field):
         parse_event(f'{{"seq":2,"t_mono_ns":1,"type":"{kind}",{rest}}}')
+
+
+@pytest.mark.parametrize(
+    ("field", "number"), [("trial", 2**40), ("trial", 2**64), ("pair", 2**40), ("pair", -1)]
+)
+def test_a_trial_has_a_number_that_a_column_holds(field: str, number: int) -> None:
+    numbers = {"trial": 1, "pair": 1, field: number}
+    line = {"seq": 2, "t_mono_ns": 1, "type": "trial_started", "arm": "a", "warmup": False, **numbers}
+    with pytest.raises(EventLineError, match=field):
+        parse_event(json.dumps(line))

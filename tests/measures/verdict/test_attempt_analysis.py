@@ -102,7 +102,7 @@ def test_what_an_earlier_version_took_has_a_verdict_that_says_why_there_is_none(
     assert analysis.report.arms["paged"].metrics["wall_s"].n == 3
 
 
-@pytest.mark.parametrize("number", [8, 2**40, 2**64])
+@pytest.mark.parametrize("number", [9, 2**31 - 1])
 def test_a_trial_that_nobody_planned_gives_no_figure(number: int) -> None:
     story = AttemptStory()
     story.trial(TrialStory(number, "paged", number))
