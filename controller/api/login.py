@@ -45,7 +45,7 @@ def login_form() -> HTMLResponse:
 @router.post(LOGIN_PATH)
 async def log_in(request: Request) -> Response:
     """A session cookie and a redirect, or the form again with 401."""
-    context = context_of(request)
+    context = await context_of(request)
     if request.headers.get("origin") and not is_same_origin(request, context.settings.public_netloc):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     token = _form_field(await request.body(), "token")
@@ -68,7 +68,7 @@ async def log_in(request: Request) -> Response:
 @router.post(LOGOUT_PATH)
 async def log_out(request: Request) -> Response:
     """End the session here, whoever has a copy of its cookie, and go back to the form."""
-    context = context_of(request)
+    context = await context_of(request)
     if not is_same_origin(request, context.settings.public_netloc):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     cookie = request.cookies.get(SESSION_COOKIE, "")

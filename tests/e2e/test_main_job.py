@@ -5,6 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from contract import routes
+from contract.artifacts import ArtifactKind
 from contract.events import Stream
 from contract.metrics import METRICS
 from contract.states import AttemptState, JobOutcome, RunOutcome
@@ -104,7 +106,7 @@ def test_a_killed_runtime_is_a_failure_of_the_runtime_and_what_it_wrote_is_kept(
         process.kill()
     run = farm.completed(run_id)
     (attempt,) = run.jobs[0].attempts
-    assert attempt.reason == "app_crash"
+    assert attempt.reason == "killed_outside"
     assert_nothing_lost(farm, run_id)
 
 
@@ -128,3 +130,9 @@ def test_a_truncated_model_fails_the_attempt_with_what_to_do(farm: LiveFarm) -> 
     with farm.client() as client:
         (device,) = client.report(run_id).devices
     assert any("fetch the model file again" in failure for failure in device.failures)
+    with farm.client() as client:
+        files = client.call(routes.LIST_ARTIFACTS, run_id=run_id).artifacts
+        # What the advice of a runtime's failure names is there, and can be read.
+        (log,) = [each for each in files if each.kind is ArtifactKind.RUNTIME_LOG]
+        content = client.call(routes.GET_ARTIFACT, attempt_id=log.attempt_id, name=log.name)
+    assert len(content) == log.size_bytes

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import pytest
 
-from contract import events
+from contract import events, routes
 from contract.administration import AuditAction
 from contract.events import EventEnvelope
 from contract.failures import FailureReason
@@ -55,6 +55,11 @@ CALLED_ELSEWHERE = {
     "spilled_bytes": "as registers",
     "lines_of": "the inverse of a shape's packing, which a test needs to look inside",
     "fork": "copy-on-write of a block table, the rule that the pool's invariants are tested with",
+}
+
+
+ROUTES_FOR_OTHERS = {
+    "SERVICE_METRICS": "for Prometheus",
 }
 
 
@@ -132,6 +137,16 @@ def test_what_is_listed_as_without_a_caller_still_is() -> None:
     found = door_rules.uncalled_functions(list(package_sources()), door_rules.uses(_product()))
     stale = CALLED_ELSEWHERE.keys() - {name for name, _ in found}
     assert not stale, f"take out of CALLED_ELSEWHERE: {sorted(stale)} (gone, or called now)"
+
+
+def test_every_route_has_a_caller_among_our_own_programs_or_is_listed() -> None:
+    callers = [source for source in package_sources() if not source.is_in("contract", "controller")]
+    used = door_rules.members_used(callers, "routes") | {
+        name for name in door_rules.uses(callers) if name.isupper()
+    }
+    names = {name for name, value in vars(routes).items() if isinstance(value, routes.Route)}
+    assert len(names) > 30
+    assert not _missing(names - used, ROUTES_FOR_OTHERS)
 
 
 def test_a_seeded_function_without_a_caller_is_found() -> None:
