@@ -1,7 +1,7 @@
-"""The Celery application: settings from service.md 4.2, each against a trap that was measured there.
+"""The Celery application: its settings, each with what breaks without it.
 
 Tasks are registered on the one application that was built for a context, never shared between applications:
-two of them in one process would take each other's messages (service.md 6, trap 6).
+two of them in one process would take each other's messages.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""A worker and a timer inside this process, for the broker in memory. Recipe: service.md section 6."""
+"""A worker and a timer inside this process, for the broker in memory."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ class _OwnThreads(TaskPool):  # type: ignore[misc]  # celery ships it without an
     """Celery's pool of threads, each of which knows its application.
 
     A pool thread looks the current application up. Without one it falls back to the process's default and
-    drops a task that is not registered there, silently (service.md 6, trap 1).
+    drops a task that is not registered there, silently.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
