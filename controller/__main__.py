@@ -69,7 +69,7 @@ def _serve(settings: Settings) -> int:
         return EXIT_USAGE
     app = create_app(settings.model_copy(update={"port": sock.getsockname()[1]}))
     server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
-    server.serve_until_stopped(sock, on_stop=app.state.context.bell.close)
+    server.serve_until_stopped(sock, on_stop=app.state.context.waiting_claims.close)
     return 0
 
 

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -27,18 +27,18 @@ from controller.api import (
     tokens,
 )
 from controller.api.auth import AuthenticationMiddleware
-from controller.api.bell import Bell
 from controller.api.context import ApiContext
 from controller.api.metrics import ServiceMetrics
 from controller.api.middleware import BodyLimitMiddleware, HostMiddleware, RequestMiddleware
 from controller.api.problems import install_problem_handlers
 from controller.api.sessions import SessionSigner, session_secret
 from controller.db.session import Sessions, open_sessions
+from controller.db.work_signal import SignalListener
 from controller.runs.live import EventCache
 from controller.settings import Settings
-from controller.tasks.application import build_celery, is_in_memory
+from controller.tasks.application import build_celery
 from controller.tasks.context import TaskContext, utc_now
-from controller.tasks.embedded import EmbeddedWorker
+from controller.tasks.embedded import EmbeddedTasks
 from controller.tasks.publisher import OutboxPublisher
 
 STOP_DEADLINE_S: Final = 5.0
@@ -69,7 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     sessions = open_sessions(settings.resolved_database_url)
     background = Background(settings, sessions)
-    context = ApiContext(sessions, settings, utc_now, bell=background.bell, after_commit=background.wake)
+    context = ApiContext(sessions, settings, utc_now, after_commit=background.wake)
     signer = SessionSigner(session_secret(settings.session_secret.get_secret_value(), settings.home_path))
     metrics = ServiceMetrics()
     app = FastAPI(
@@ -116,11 +116,11 @@ def mount_dashboard(app: FastAPI, settings: Settings) -> bool:
 
 @dataclass(slots=True)
 class Background:
-    """The threads beside the API: one publishes the outbox; with a broker in memory, a worker and a timer."""
+    """The threads beside the API. One publishes the outbox, to a broker or by doing the tasks itself; without
+    a broker another does the periodic tasks; with PostgreSQL one hears what other processes commit."""
 
     settings: Settings
     sessions: Sessions
-    bell: Bell = field(default_factory=Bell)
     publisher: OutboxPublisher | None = None
 
     def wake(self) -> None:
@@ -132,20 +132,16 @@ class Background:
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         """Start the threads, serve, stop them within STOP_DEADLINE_S each, close the database."""
         context = TaskContext(self.sessions, self.settings)
-        celery = build_celery(context)
-        worker = EmbeddedWorker(celery) if is_in_memory(self.settings.broker_url) else None
-        self.publisher = OutboxPublisher(context, celery, self.bell.ring)
-        if worker is not None:
-            worker.start()
-        self.publisher.start()
+        tasks = EmbeddedTasks(context) if self.settings.is_embedded else None
+        self.publisher = OutboxPublisher(context, tasks or build_celery(context))
+        listener = SignalListener(self.sessions.engine, self.sessions.work_signal)
+        threads = [each for each in (tasks, self.publisher, listener) if each is not None]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
-            await run_in_threadpool(self._stop, self.publisher, worker)
-
-    def _stop(self, publisher: OutboxPublisher, worker: EmbeddedWorker | None) -> None:
-        self.bell.close()
-        publisher.stop(STOP_DEADLINE_S)
-        if worker is not None and not worker.stop(STOP_DEADLINE_S):
-            _log.warning("worker_left_behind", deadline_s=STOP_DEADLINE_S)
-        self.sessions.close()
+            app.state.context.waiting_claims.close()
+            for thread in threads:
+                await run_in_threadpool(thread.stop, STOP_DEADLINE_S)
+            self.sessions.close()

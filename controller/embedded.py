@@ -77,7 +77,7 @@ def _serve(settings: Settings, *, with_agent: bool) -> int:
     farm = _EmbeddedFarm(context, with_agent=with_agent)
     server = UvicornServer(uvicorn.Config(app, log_config=None, access_log=False, server_header=False))
     try:
-        server.serve_until_stopped(sock, on_stop=context.bell.close, beside=farm.run)
+        server.serve_until_stopped(sock, on_stop=context.waiting_claims.close, beside=farm.run)
     finally:
         HomeFolder(settings.home_path).controller_file.unlink(missing_ok=True)
     return 0

@@ -25,15 +25,15 @@ class Settings(BaseSettings):
     database_url: str = ""
     """Empty: SQLite in the home folder."""
     broker_url: str = "memory://"
-    """Celery's broker, for example redis://host:6379/0."""
+    """Celery's broker, for example redis://host:6379/0; memory:// does background work in this process."""
     lease_ttl_s: float = Field(default=60.0, ge=0.3, le=3600)
     margin_min_s: float = Field(default=3.0, ge=0, le=600)
     hold_s: float = Field(default=10.0, ge=0, le=3600)
     accept_s: float = Field(default=30.0, gt=0, le=3600)
     hello_interval_s: float = Field(default=30.0, gt=0, le=600)
     claim_wait_s: float = Field(default=20.0, ge=0, le=25)
-    claim_poll_s: float = Field(default=0.25, gt=0, le=5)
-    """How often a waiting claim looks into the database by itself; a new job wakes it at once."""
+    claim_look_s: float = Field(default=5.0, gt=0, le=60)
+    """How often waiting claims look into the database although nothing told them to; a new job wakes them."""
     agent_offline_s: float = Field(default=60.0, gt=0, le=3600)
     absent_after_s: float = Field(default=15.0, ge=0, le=3600)
     limit_grace_s: float = Field(default=30.0, ge=0, le=3600)
@@ -70,6 +70,11 @@ class Settings(BaseSettings):
                 "make one: openssl rand -base64 32"
             )
         return secret
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether background work is done in this process."""
+        return self.broker_url.startswith("memory://")
 
     @property
     def home_path(self) -> Path:

@@ -60,8 +60,6 @@ def put_result(attempt_id: str, body: ResultRequest, context: Context, agent: Ag
     """Accept a result, or 409 with what is missing."""
     with context.unit_of_work() as work:
         answer = finish(work, agent.device_agent_id, attempt_id, body)
-    # The device is free again, and the job may wait for another.
-    context.bell.ring()
     return answer
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -22,11 +22,11 @@ from controller.api.agent_body import versioned
 from controller.api.auth import AgentPrincipal, principal_of, require_agent
 from controller.api.context import ApiContext, context_of
 from controller.api.routing import serves
-from controller.db.session import read_only
-from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.enrolment import enroll
 from controller.protocol.hello import hello
-from controller.protocol.leases import claim, close_claim, renew, would_grant
+from controller.protocol.leases import WaitingClaim, claim, renew
+
+_TRY_AGAIN_S: Final = 0.25
 
 router = APIRouter(tags=["device agent"])
 
@@ -60,16 +60,24 @@ async def post_claim(
     """A lease, or 204 after body.wait_s. Holds no connection to the database while it waits."""
     clock = asyncio.get_running_loop().time
     deadline_s = clock() + body.wait_s
-    lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
-    while lease is None and clock() < deadline_s and not context.bell.closed:
-        await context.bell.wait(min(context.settings.claim_poll_s, deadline_s - clock()))
+    waiting = WaitingClaim(body.claim_id, agent.device_agent_id, tuple(body.devices))
+    lease: Lease | None = None
+    while lease is None and await context.waiting_claims.opportunity(waiting, deadline_s - clock()):
         if await request.is_disconnected():
             # Nobody would hear the answer; the same claim_id may come again.
             return Response(status_code=HTTPStatus.NO_CONTENT)
-        if await run_in_threadpool(_would_grant, context, agent.device_agent_id, body):
-            lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
-    if lease is None:
-        lease = await run_in_threadpool(_close_claim, context, agent.device_agent_id, body)
+        lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
+        if clock() >= deadline_s:
+            break
+        if lease is None:
+            # Another claim was faster.
+            await asyncio.sleep(min(_TRY_AGAIN_S, deadline_s - clock()))
+    if (
+        lease is None
+        and not await request.is_disconnected()
+        and not await context.closing_claims.end(waiting)
+    ):
+        lease = await run_in_threadpool(_claim, context, agent.device_agent_id, body)
     return lease if lease is not None else Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -83,14 +91,3 @@ def post_renew(lease_id: str, body: RenewRequest, context: Context, agent: Agent
 def _claim(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> Lease | None:
     with context.unit_of_work() as work:
         return claim(work, device_agent_id, body)
-
-
-def _would_grant(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> bool:
-    with read_only(context.sessions) as session:
-        work = UnitOfWork(session, context.now(), context.settings.times, context.chance)
-        return would_grant(work, device_agent_id, body.devices)
-
-
-def _close_claim(context: ApiContext, device_agent_id: str, body: ClaimRequest) -> Lease | None:
-    with context.unit_of_work() as work:
-        return close_claim(work, device_agent_id, body.claim_id)

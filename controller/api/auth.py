@@ -6,7 +6,7 @@ that a path takes is decided here by its prefix; how much a user's token allows 
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -75,10 +75,10 @@ def principal_of(request: Request) -> Principal:
     return principal
 
 
-def requires(scope: TokenScope) -> Callable[[Request], Principal]:
+def requires(scope: TokenScope) -> Callable[[Request], Awaitable[Principal]]:
     """A dependency that gives the principal, or raises ForbiddenError when the token allows less."""
 
-    def check(request: Request) -> Principal:
+    async def check(request: Request) -> Principal:
         principal = principal_of(request)
         if not principal.allows(scope):
             raise ForbiddenError(
@@ -89,7 +89,7 @@ def requires(scope: TokenScope) -> Callable[[Request], Principal]:
     return check
 
 
-def require_agent(request: Request) -> AgentPrincipal:
+async def require_agent(request: Request) -> AgentPrincipal:
     """The device agent behind the request; ForbiddenError for any other token."""
     principal = principal_of(request)
     if principal.kind is not TokenKind.AGENT or principal.device_agent_id is None:

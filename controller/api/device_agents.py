@@ -39,9 +39,7 @@ def resume(
 ) -> DeviceAgentView:
     """It gets work again, from its next report on."""
     with context.unit_of_work() as work:
-        view = _view(work, resume_agent(work, device_agent_id, principal.name, body.reason))
-    context.bell.ring()
-    return view
+        return _view(work, resume_agent(work, device_agent_id, principal.name, body.reason))
 
 
 def _view(work: UnitOfWork, agent: AgentRow) -> DeviceAgentView:

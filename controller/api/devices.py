@@ -76,7 +76,6 @@ def release(device_id: DeviceId, body: DeviceAction, context: Context, principal
     """Back to work, by way of a check."""
     with context.unit_of_work() as work:
         release_device(work, device_id, principal.name, body.reason)
-    context.bell.ring()
     return _view(context, device_id)
 
 

@@ -45,7 +45,7 @@ def login_form() -> HTMLResponse:
 @router.post(LOGIN_PATH)
 async def log_in(request: Request) -> Response:
     """A session cookie and a redirect, or the form again with 401."""
-    context = context_of(request)
+    context = await context_of(request)
     if request.headers.get("origin") and not is_same_origin(request):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     token = _form_field(await request.body(), "token")
@@ -71,7 +71,7 @@ async def log_out(request: Request) -> Response:
     if not is_same_origin(request):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     cookie = request.cookies.get(SESSION_COOKIE, "")
-    await run_in_threadpool(_end_session, context_of(request), request.app.state.signer, cookie)
+    await run_in_threadpool(_end_session, await context_of(request), request.app.state.signer, cookie)
     response = RedirectResponse(LOGIN_PATH, HTTPStatus.SEE_OTHER)
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return response

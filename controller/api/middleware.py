@@ -73,7 +73,9 @@ class RequestMiddleware:
     def _finish(self, scope: Scope, status: int | None, duration_s: float) -> None:
         route = route_of(scope)
         self._metrics.observe_request(scope["method"], route, status or 0, duration_s)
-        level = "debug" if route in _QUIET else "info"
+        # A device that found no work asks again at once, all day long.
+        idle = status == HTTPStatus.NO_CONTENT and route == routes.CLAIM.template
+        level = "debug" if idle or route in _QUIET else "info"
         getattr(_log, level)(
             "request",
             method=scope["method"],

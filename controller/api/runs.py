@@ -25,7 +25,7 @@ from controller.runs.live import EventCache, live_view
 from controller.runs.prepare import prepare
 from controller.runs.reports import conclude_if_due, run_gate, run_report
 from controller.runs.submit import submit
-from controller.runs.views import run_views
+from controller.runs.views import run_view, run_views
 
 router = APIRouter(tags=["runs"])
 
@@ -46,10 +46,9 @@ def submit_run(
     def act(work: UnitOfWork) -> RunView:
         run = submit(work, prepared, principal.name)
         work.session.flush()
-        return run_views(work, [run], context.settings.base_url)[0]
+        return run_view(work, run, context.settings.base_url)
 
     answer = answer_once(context, keyed, act)
-    context.bell.ring()
     headers = {"Location": routes.GET_RUN.path(run_id=str(answer.content["run_id"]))}
     if answer.replayed:
         headers[IDEMPOTENCY_REPLAYED_HEADER] = "true"
@@ -135,4 +134,4 @@ def get_comparison(
 def _view(context: ApiContext, run_id: str) -> RunView:
     with context.view() as work:
         run = RunRepository(work.session).get(run_id)
-        return run_views(work, [run], context.settings.base_url)[0]
+        return run_view(work, run, context.settings.base_url)

@@ -1,9 +1,11 @@
 """Attempts and the leases under which they run."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from controller.db.models import AttemptRow, ClaimRow, EventStreamRow, LeaseRow
@@ -80,6 +82,12 @@ class LeaseRepository:
         rows = self._session.scalars(select(LeaseRow).where(LeaseRow.released_at.is_(None)))
         return {row.device_id: row for row in rows}
 
+    def leased_devices(self) -> frozenset[str]:
+        """Devices with an unreleased lease."""
+        return frozenset(
+            self._session.scalars(select(LeaseRow.device_id).where(LeaseRow.released_at.is_(None)))
+        )
+
     def devices_of(self, lease_ids: Sequence[str]) -> frozenset[str]:
         """The devices of these leases, live or not; ids that never were are left out."""
         return frozenset(
@@ -97,6 +105,22 @@ class LeaseRepository:
                 .execution_options(populate_existing=True)
             )
         )
+
+    def answered(self, claim_ids: Collection[str]) -> frozenset[str]:
+        """Those of the claims that have an answer."""
+        return frozenset(
+            self._session.scalars(select(ClaimRow.claim_id).where(ClaimRow.claim_id.in_(claim_ids)))
+        )
+
+    def close_claims(self, agents: Mapping[str, str], now: datetime) -> frozenset[str]:
+        """Answer these claims, each with its agent, with nothing; returns those that had no answer yet."""
+        insert = sqlite_insert if self._session.get_bind().dialect.name == "sqlite" else postgresql_insert
+        rows = [
+            {"claim_id": claim_id, "device_agent_id": device_agent_id, "created_at": now}
+            for claim_id, device_agent_id in agents.items()
+        ]
+        closed = insert(ClaimRow).values(rows).on_conflict_do_nothing().returning(ClaimRow.claim_id)
+        return frozenset(self._session.scalars(closed))
 
     def claim(self, claim_id: str) -> ClaimRow | None:
         """What this claim was answered, if it was."""

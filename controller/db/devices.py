@@ -1,16 +1,29 @@
 """Devices, their history, and the agents that have them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Text, cast, or_, select
+from sqlalchemy import Row, Text, cast, or_, select, update
 from sqlalchemy.orm import Session
 
 from contract.queries import DevicesQuery, HistoryQuery
 from contract.states import DeviceState
 from controller.db.models import AgentRow, DeviceRow, DeviceTransitionRow
 from controller.errors import DeviceAgentNotFoundError, DeviceNotFoundError
+
+# Not the whole row: a device's calibrations and properties are many times as large.
+_PLACEMENT: Final[tuple[Any, ...]] = (
+    *(
+        DeviceRow.device_id,
+        DeviceRow.device_agent_id,
+        DeviceRow.state,
+        DeviceRow.kind,
+        DeviceRow.device_model,
+    ),
+    *(DeviceRow.os_version, DeviceRow.labels, DeviceRow.models, DeviceRow.reasons),
+    *(DeviceRow.hold_until, DeviceRow.ready_at),
+)
 
 
 class DeviceRepository:
@@ -56,11 +69,22 @@ class DeviceRepository:
             found = found.where(DeviceRow.device_id > query.page_token)
         return list(self._session.scalars(found))
 
-    def not_retired(self) -> list[DeviceRow]:
-        """Every device that may still get work, by id."""
+    def for_placement(self, device_ids: Collection[str] | None = None) -> Sequence[Row[Any]]:
+        """What placement asks of every device that may still get work, or of these alone, by id."""
+        statement = select(*_PLACEMENT).where(DeviceRow.state != DeviceState.RETIRED)
+        if device_ids is not None:
+            statement = statement.where(DeviceRow.device_id.in_(device_ids))
+        return self._session.execute(statement.order_by(DeviceRow.device_id)).all()
+
+    def locked(self, device_ids: Sequence[str]) -> list[DeviceRow]:
+        """Those of these devices that were ever seen, by id, locked."""
         return list(
             self._session.scalars(
-                select(DeviceRow).where(DeviceRow.state != DeviceState.RETIRED).order_by(DeviceRow.device_id)
+                select(DeviceRow)
+                .where(DeviceRow.device_id.in_(device_ids))
+                .order_by(DeviceRow.device_id)
+                .with_for_update()
+                .execution_options(populate_existing=True)
             )
         )
 
@@ -142,6 +166,19 @@ class AgentRepository:
     def all(self) -> list[AgentRow]:
         """Every agent that ever enrolled, by id."""
         return list(self._session.scalars(select(AgentRow).order_by(AgentRow.device_agent_id)))
+
+    def touch(self, device_agent_ids: Collection[str], now: datetime) -> None:
+        """These agents were heard of now."""
+        self._session.execute(
+            update(AgentRow)
+            .where(AgentRow.device_agent_id.in_(device_agent_ids), AgentRow.last_seen_at < now)
+            .values(last_seen_at=now)
+            .execution_options(synchronize_session=False)
+        )
+
+    def draining(self) -> frozenset[str]:
+        """Ids of the agents that get no new work."""
+        return frozenset(self._session.scalars(select(AgentRow.device_agent_id).where(AgentRow.drain)))
 
     def silent_since(self, moment: datetime) -> list[AgentRow]:
         """Agents of which nothing was heard since."""

@@ -13,7 +13,6 @@ class Topic(StrEnum):
     """What happened. The payload names the row: {"attempt_id": …}, {"job_id": …} or {"run_id": …}."""
 
     ATTEMPT_ENDED = "attempt_ended"
-    JOB_QUEUED = "job_queued"
     RUN_CHANGED = "run_changed"
 
 

@@ -1,9 +1,11 @@
 """Runs and their jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Row, or_, select, true
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from contract.states import JobState
 from controller.db.models import JobRow, RunRow
@@ -31,6 +33,24 @@ class RunRepository:
         if before_run_id is not None:
             statement = statement.where(RunRow.run_id < before_run_id)
         return list(self._session.scalars(statement))
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """What devices that look for a job are and have, all of them together."""
+
+    kinds: frozenset[str]
+    device_ids: frozenset[str]
+    device_models: frozenset[str]
+    os_versions: frozenset[str]
+    models: frozenset[str]
+
+
+_MAX_NAMES: Final = 2000
+_PLACEMENT: Final[tuple[Any, ...]] = (
+    *(JobRow.job_id, JobRow.selector, JobRow.model, JobRow.priority, JobRow.created_at),
+    *(JobRow.not_before, JobRow.excluded_devices),
+)
 
 
 class JobRepository:
@@ -65,9 +85,30 @@ class JobRepository:
             )
         )
 
-    def queued(self) -> list[JobRow]:
-        """Every job that waits for a device."""
-        return list(self._session.scalars(select(JobRow).where(JobRow.state == JobState.QUEUED)))
+    def any_queued(self) -> bool:
+        """Whether a job waits for a device."""
+        queued = select(JobRow.job_id).where(JobRow.state == JobState.QUEUED).limit(1)
+        return self._session.scalar(queued) is not None
+
+    def queued_for(self, suitable: Suitable) -> Sequence[Row[Any]]:
+        """What placement asks of each queued job that may suit, without its spec, which is large."""
+        return self._session.execute(
+            select(*_PLACEMENT).where(
+                JobRow.state == JobState.QUEUED,
+                _names_one_of(JobRow.model, suitable.models),
+                _names_one_of(JobRow.selector["kind"].as_string(), suitable.kinds),
+                _names_one_of(JobRow.selector["device_id"].as_string(), suitable.device_ids),
+                _names_one_of(JobRow.selector["device_model"].as_string(), suitable.device_models),
+                _names_one_of(JobRow.selector["os_version"].as_string(), suitable.os_versions),
+            )
+        ).all()
+
+
+def _names_one_of(
+    wanted: ColumnElement[str] | InstrumentedAttribute[str], names: Set[str]
+) -> ColumnElement[bool]:
+    """Nothing is wanted, or one of the names; of too many for a statement's parameters none is looked at."""
+    return or_(wanted.is_(None), wanted.in_(names)) if len(names) <= _MAX_NAMES else true()
 
 
 def _found(row: RunRow | None, run_id: str) -> RunRow:

@@ -5,9 +5,10 @@ for every unit of work, so that a claim never reads what another writer is about
 PostgreSQL the same code relies on row locks (`FOR UPDATE`), which SQLite ignores.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -16,6 +17,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import StaticPool
 
 from controller.db.store_errors import store_errors_translated
+from controller.db.work_signal import WorkSignal, is_asked_for, notify_others
+from controller.errors import StoreBusyError
 
 BUSY_TIMEOUT_S: Final = 10.0
 POOL_TIMEOUT_S: Final = 10.0
@@ -30,6 +33,8 @@ class Sessions:
     engine: Engine
     writers: sessionmaker[Session]
     readers: sessionmaker[Session]
+    work_signal: WorkSignal = field(default_factory=WorkSignal)
+    write_turn: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -53,10 +58,15 @@ def unit_of_work(sessions: Sessions) -> Iterator[Session]:
 
     Raises one of STORE_ERRORS, and nothing is changed, where the database cannot do it now.
     """
-    with store_errors_translated(), sessions.writers() as session, session.begin():
-        # SQLAlchemy begins at the first statement; the write lock must be there before the first read.
-        session.connection()
-        yield session
+    with store_errors_translated(), _turn_to_write(sessions), sessions.writers() as session:
+        with session.begin():
+            # SQLAlchemy begins at the first statement; the write lock must be there before the first read.
+            session.connection()
+            yield session
+            if is_asked_for(session):
+                notify_others(session)
+        if is_asked_for(session):
+            sessions.work_signal.give()
 
 
 @contextmanager
@@ -101,3 +111,18 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     reads = connection.get_execution_options().get(READS, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _turn_to_write(sessions: Sessions) -> Iterator[None]:
+    """On SQLite one transaction writes at a time. Threads of this process wait for each other here, without a
+    connection; SQLite's own waiting is sleeping and trying again, and is left for other processes."""
+    if sessions.engine.dialect.name != "sqlite":
+        yield
+        return
+    if not sessions.write_turn.acquire(timeout=BUSY_TIMEOUT_S):
+        raise StoreBusyError
+    try:
+        yield
+    finally:
+        sessions.write_turn.release()

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from controller.db.identifiers import Prefix, new_id
 from controller.db.outbox import Outbox, Topic
+from controller.db.work_signal import ask_for_signal
 from controller.states.times import FarmTimes
 
 
@@ -34,3 +35,7 @@ class UnitOfWork:
     def announce(self, topic: Topic, payload: dict[str, str]) -> None:
         """Promise a message in the outbox."""
         Outbox(self.session).add(topic, payload, self.now)
+
+    def wake_claims(self) -> None:
+        """Once this is committed, claims that wait look again whether there is work for them."""
+        ask_for_signal(self.session)

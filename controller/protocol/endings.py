@@ -17,7 +17,7 @@ from controller.db.models import AttemptRow, DeviceRow, JobRow, RunRow
 from controller.db.runs import JobRepository, RunRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.transitions import move_attempt, move_device, move_job, move_run
-from controller.scheduling.facts import device_facts, job_facts
+from controller.scheduling.facts import farm_facts, job_facts
 from controller.scheduling.placement import candidates
 from controller.states.devices import DEVICE_MACHINE, DeviceCause
 from controller.states.work import REASON_OF_CAUSE, AttemptCause, JobCause, RunCause
@@ -159,8 +159,7 @@ def _follow_up(work: UnitOfWork, attempt: AttemptRow) -> None:
 
 def _prepare_retry(work: UnitOfWork, job: JobRow, device_id: str) -> None:
     """Elsewhere if there is an elsewhere; otherwise on the same device, later and later."""
-    devices = [device_facts(device) for device in DeviceRepository(work.session).not_retired()]
-    if candidates(job_facts(job), devices) - {device_id}:
+    if candidates(job_facts(job), farm_facts(work.session)) - {device_id}:
         job.excluded_devices = sorted({*job.excluded_devices, device_id})
         job.not_before = None
         return

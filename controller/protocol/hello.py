@@ -1,5 +1,6 @@
 """Hello: an agent's full report against the books. Whatever message was lost before, this one heals."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from contract.agent_api import DeviceReport, DeviceStanding, HeldLease, Hello, HelloAnswer
@@ -12,6 +13,7 @@ from controller.protocol.endings import end_attempt, expire_overdue
 from controller.protocol.enrolment import require_contract, touch_agent
 from controller.protocol.observation import Sight, causes_of, condition_of
 from controller.protocol.transitions import move_device
+from controller.scheduling.facts import device_facts
 from controller.states.devices import DEVICE_MACHINE, DeviceCause
 from controller.states.work import AttemptCause
 
@@ -30,12 +32,31 @@ def hello(work: UnitOfWork, device_agent_id: str, report: Hello) -> HelloAnswer:
         agent.agent_version, agent.contract_version = report.agent_version, report.contract_version
         agent.health = report.health.model_dump(mode="json")
         agent.last_hello_sent_at = report.sent_at
-        # Devices of leases that the agent names, live or not: it has not let go of them yet.
-        busy = LeaseRepository(work.session).devices_of([held.lease_id for held in report.leases])
+        books = _books(work, report)
         reports = sorted(report.devices, key=lambda device: device.device_id)
-        standings.extend(_see(work, agent, device, busy) for device in reports)
+        standings.extend(_see(work, agent, device, books) for device in reports)
         _miss(work, agent, {device.device_id for device in report.devices})
     return _answer(work, agent, report, standings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What is known of the reported devices, read at once. devices: locked, by id; leased: in the books;
+    busy: of leases that the agent names, live or not: it has not let go of them yet."""
+
+    devices: dict[str, DeviceRow]
+    leased: set[str]
+    busy: frozenset[str]
+
+
+def _books(work: UnitOfWork, report: Hello) -> _Books:
+    devices = DeviceRepository(work.session).locked([device.device_id for device in report.devices])
+    leases = LeaseRepository(work.session)
+    return _Books(
+        devices={device.device_id: device for device in devices},
+        leased=set(leases.leased_devices()),
+        busy=leases.devices_of([held.lease_id for held in report.leases]),
+    )
 
 
 def _is_newest(agent: AgentRow, report: Hello) -> bool:
@@ -65,16 +86,20 @@ def _agrees(lease: LeaseRow, agent: AgentRow, held: HeldLease) -> bool:
     return (lease.device_agent_id, lease.attempt_id, lease.fence) == said
 
 
-def _see(work: UnitOfWork, agent: AgentRow, report: DeviceReport, busy: frozenset[str]) -> DeviceStanding:
-    device = DeviceRepository(work.session).find(report.device_id)
+def _see(work: UnitOfWork, agent: AgentRow, report: DeviceReport, books: _Books) -> DeviceStanding:
+    device = books.devices.get(report.device_id)
     if device is None:
         device = _first_seen(work, agent, report)
     elif device.device_agent_id != agent.device_agent_id:
         if not _may_move(work, device):
             return DeviceStanding(device_id=device.device_id, state=device.state, reasons=[HELD_ELSEWHERE])
         _move_here(work, device, agent)
+        books.leased.discard(device.device_id)
+    before = device_facts(device)
     _update(work, device, report)
-    _observe(work, device, report, busy)
+    if device_facts(device) != before:
+        work.wake_claims()
+    _observe(work, device, report, books)
     return DeviceStanding(device_id=device.device_id, state=device.state, reasons=list(device.reasons))
 
 
@@ -136,18 +161,18 @@ def _update(work: UnitOfWork, device: DeviceRow, report: DeviceReport) -> None:
     device.virtual = report.virtual
     device.models = list(report.models)
     device.labels = dict(report.labels)
-    device.properties = dict(report.properties)
+    problems = [each.model_dump(mode="json") for each in report.model_problems]
+    device.properties = {**report.properties, "model_problems": problems}
     device.calibrations = [each.model_dump(mode="json") for each in report.calibrations]
     device.ready_at = work.after(report.ready_in_s) if report.ready_in_s is not None else None
     device.last_seen_at = work.now
 
 
-def _observe(work: UnitOfWork, device: DeviceRow, report: DeviceReport, busy: frozenset[str]) -> None:
-    lease = LeaseRepository(work.session).live_of_device(device.device_id)
+def _observe(work: UnitOfWork, device: DeviceRow, report: DeviceReport, books: _Books) -> None:
     sight = Sight(
         condition_of(report.ready, frozenset(report.reasons)),
-        busy=device.device_id in busy,
-        lease_live=lease is not None,
+        busy=device.device_id in books.busy,
+        lease_live=device.device_id in books.leased,
         on_hold=device.hold_until is not None and device.hold_until > work.now,
     )
     for cause in causes_of(device.state, sight):

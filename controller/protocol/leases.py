@@ -1,6 +1,7 @@
 """Leases: a claim is granted one attempt on one device, once; renewals keep it and carry a cancel back."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -10,7 +11,7 @@ from contract.agent_api import ClaimRequest, Lease, RenewAnswer, RenewRequest
 from contract.calibration import Calibration
 from contract.states import AttemptState, DeviceState, JobState
 from controller.db.attempts import AttemptRepository, LeaseRepository
-from controller.db.devices import DeviceRepository
+from controller.db.devices import AgentRepository, DeviceRepository
 from controller.db.job_specs import stored_arms, stored_spec
 from controller.db.models import AttemptRow, ClaimRow, DeviceRow, JobRow, LeaseRow
 from controller.db.runs import JobRepository
@@ -20,8 +21,14 @@ from controller.protocol.endings import expire_overdue
 from controller.protocol.enrolment import touch_agent
 from controller.protocol.observation import Condition, Sight, causes_of
 from controller.protocol.transitions import move_attempt, move_device, move_job
-from controller.scheduling.facts import calibrations_for, device_calibrations, device_facts, job_facts
-from controller.scheduling.placement import DeviceFacts, Rules, choose
+from controller.scheduling.facts import (
+    calibrations_for,
+    device_calibrations,
+    device_facts,
+    farm_facts,
+    queued_facts,
+)
+from controller.scheduling.placement import DeviceFacts, Rules, assign, choose
 from controller.states.devices import DEVICE_MACHINE, DeviceCause
 from controller.states.work import ATTEMPT_DEADLINES, ATTEMPT_MACHINE, AttemptCause, JobCause
 
@@ -32,11 +39,32 @@ _CAUSE_OF_PHASE: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingClaim:
+    """A claim that has no answer yet."""
+
+    claim_id: str
+    device_agent_id: str
+    device_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Ids of the claims that have an answer already, and of those for which a write transaction is worth it.
+
+    changes_at: when a retry becomes due or a hold ends next; None when time alone changes nothing.
+    """
+
+    answered: frozenset[str]
+    worth_it: frozenset[str] = frozenset()
+    changes_at: datetime | None = None
+
+
 def claim(work: UnitOfWork, device_agent_id: str, request: ClaimRequest) -> Lease | None:
     """A lease on one of the agent's ready devices, or None when there is nothing to do now.
 
     The same claim_id gets the same lease again, or LeaseGoneError once that lease has ended. None is not
-    remembered here, so that a waiting call may ask again; `close_claim` remembers it.
+    remembered here, so that a waiting call may ask again; `close_claims` remembers it.
     """
     agent = touch_agent(work, device_agent_id)
     expire_overdue(work)
@@ -61,38 +89,53 @@ def claim(work: UnitOfWork, device_agent_id: str, request: ClaimRequest) -> Leas
         return _repeat(work, device_agent_id, known)
 
 
-def would_grant(work: UnitOfWork, device_agent_id: str, device_ids: list[str]) -> bool:
-    """Whether a claim is worth a write transaction now. Takes no lock, so a waiting claim may ask often."""
-    leased = LeaseRepository(work.session).live_by_device()
-    devices = [device_facts(device) for device in DeviceRepository(work.session).not_retired()]
-    mine = DeviceRepository(work.session).ids_of_agent(device_agent_id)
+def outlook(work: UnitOfWork, claims: Sequence[WaitingClaim]) -> Outlook:
+    """What all of these claims may expect. It reads only, takes no lock, and costs next to nothing while the
+    queue is empty; who tries on the strength of it may find that another was faster."""
+    answered = LeaseRepository(work.session).answered([claim.claim_id for claim in claims])
+    if not JobRepository(work.session).any_queued():
+        return Outlook(answered)
+    draining = AgentRepository(work.session).draining()
+    claimants = {
+        device_id: claim
+        for claim in claims
+        if claim.device_agent_id not in draining
+        for device_id in claim.device_ids
+    }
+    leased = LeaseRepository(work.session).leased_devices()
+    asking = [
+        device_facts(device)
+        for device in DeviceRepository(work.session).for_placement(claimants)
+        if device.device_id not in leased
+        and device.device_agent_id == claimants[device.device_id].device_agent_id
+    ]
+    queued = queued_facts(work.session, asking)
+    if not queued:
+        return Outlook(answered)
     offered = {
         device.device_id: replace(device, state=DeviceState.READY)
-        for device in devices
-        if device.device_id in mine.intersection(device_ids) - leased.keys() and _could_be_ready(work, device)
+        for device in asking
+        if _could_be_ready(work, device)
     }
-    queued = [job_facts(job) for job in JobRepository(work.session).queued()]
-    farm = [offered.get(device.device_id, device) for device in devices]
+    farm = [offered.get(device.device_id, device) for device in farm_facts(work.session)]
     rules = Rules(age_boost_s=work.times.age_boost_s, seed="")
-    return choose(queued, farm, frozenset(offered), work.now, rules) is not None
+    placed = assign(queued, farm, frozenset(offered), work.now, rules)
+    later = {*(job.not_before for job in queued), *(device.hold_until for device in asking)}
+    return Outlook(
+        answered,
+        frozenset(claimants[placement.device_id].claim_id for placement in placed),
+        min((moment for moment in later if moment is not None and moment > work.now), default=None),
+    )
 
 
-def close_claim(work: UnitOfWork, device_agent_id: str, claim_id: str) -> Lease | None:
-    """Remember that this claim got nothing: a copy of it that comes late must not get a lease either.
+def close_claims(work: UnitOfWork, claims: Sequence[WaitingClaim]) -> frozenset[str]:
+    """Remember that these claims got nothing: a copy that comes late must not get a lease either.
 
-    Returns the lease instead when a repetition of the call was granted one in the meantime.
+    Returns the ids of those that have another answer: a repetition of the call was granted a lease meanwhile.
     """
-    known = LeaseRepository(work.session).claim(claim_id)
-    if known is not None:
-        return _repeat(work, device_agent_id, known)
-    nothing = ClaimRow(claim_id=claim_id, device_agent_id=device_agent_id, lease_id=None, created_at=work.now)
-    try:
-        with work.session.begin_nested():
-            work.session.add(nothing)
-    except IntegrityError:
-        known = LeaseRepository(work.session).claim(claim_id)
-        return None if known is None else _repeat(work, device_agent_id, known)
-    return None
+    AgentRepository(work.session).touch({claim.device_agent_id for claim in claims}, work.now)
+    agents = {claim.claim_id: claim.device_agent_id for claim in claims}
+    return frozenset(agents) - LeaseRepository(work.session).close_claims(agents, work.now)
 
 
 def lease_answer(work: UnitOfWork, lease: LeaseRow, attempt: AttemptRow, job: JobRow) -> Lease:
@@ -164,7 +207,7 @@ def _could_be_ready(work: UnitOfWork, device: DeviceFacts) -> bool:
 
 def _usable(work: UnitOfWork, device_agent_id: str, device_ids: list[str]) -> list[DeviceRow]:
     """The claim's devices on which something can be granted. To claim one is to call it ready."""
-    leased = LeaseRepository(work.session).live_by_device()
+    leased = LeaseRepository(work.session).leased_devices()
     usable = []
     for device in DeviceRepository(work.session).lock_free(device_ids, device_agent_id):
         if device.device_id in leased:
@@ -185,8 +228,8 @@ def _place(work: UnitOfWork, devices: list[DeviceRow], claim_id: str) -> tuple[J
         return None
     work.session.flush()
     by_id = {device.device_id: device for device in devices}
-    queued = [job_facts(job) for job in JobRepository(work.session).queued()]
-    farm = [device_facts(device) for device in DeviceRepository(work.session).not_retired()]
+    queued = queued_facts(work.session, [device_facts(device) for device in devices])
+    farm = farm_facts(work.session) if queued else []
     rules = Rules(age_boost_s=work.times.age_boost_s, seed=claim_id)
     while (placement := choose(queued, farm, frozenset(by_id), work.now, rules)) is not None:
         job = JobRepository(work.session).try_lock_queued(placement.job_id)

@@ -112,4 +112,5 @@ def resume_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str
     agent = AgentRepository(work.session).get(device_agent_id)
     AuditRepository(work.session).record(Act(actor, AuditAction.RESUME, device_agent_id, reason), work.now)
     agent.drain = False
+    work.wake_claims()
     return agent

@@ -16,8 +16,6 @@ from controller.db.runs import JobRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.protocol.endings import end_attempt, expire_overdue, settle_run
 from controller.protocol.transitions import move_device, move_job
-from controller.scheduling.facts import device_facts, job_facts
-from controller.scheduling.placement import explain, waiting_reason
 from controller.states.devices import DEVICE_DEADLINES, DEVICE_MACHINE, DeviceCause
 from controller.states.work import ATTEMPT_DEADLINES, AttemptCause, JobCause
 
@@ -35,14 +33,13 @@ class SweepCounts:
 
 
 def sweep(work: UnitOfWork) -> SweepCounts:
-    """Enforce every deadline as of work.now, and say of each queued job what it waits for."""
+    """Enforce every deadline as of work.now."""
     leases_expired = expire_overdue(work)
     attempts_overdue = _end_overdue_attempts(work)
     devices_lost = _lose_devices_of_silent_agents(work)
     devices_overdue = _move_overdue_devices(work)
     jobs_expired = _expire_queued_jobs(work)
     runs_settled = _settle_runs(work)
-    _explain_queued_jobs(work)
     forgotten = work.now - timedelta(seconds=work.times.claim_kept_s)
     work.session.execute(delete(ClaimRow).where(ClaimRow.created_at < forgotten))
     return SweepCounts(
@@ -138,15 +135,3 @@ def _settle_runs(work: UnitOfWork) -> int:
     for run_id in run_ids:
         settle_run(work, run_id)
     return len(run_ids)
-
-
-def _explain_queued_jobs(work: UnitOfWork) -> None:
-    work.session.flush()
-    jobs = JobRepository(work.session).queued()
-    if not jobs:
-        return
-    devices = [device_facts(device) for device in DeviceRepository(work.session).not_retired()]
-    for job in jobs:
-        reason = waiting_reason(explain(job_facts(job), devices, work.now))
-        if job.waiting_reason != reason:
-            job.waiting_reason = reason

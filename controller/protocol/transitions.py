@@ -39,11 +39,8 @@ def move_job(work: UnitOfWork, job: JobRow, cause: JobCause) -> None:
     if job.state is JobState.DONE:
         job.outcome = OUTCOME_OF_CAUSE[cause]
         job.done_at = work.now
-        job.waiting_reason = ""
     elif job.state is JobState.QUEUED:
-        work.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
-    else:
-        job.waiting_reason = ""
+        work.wake_claims()
 
 
 def move_run(work: UnitOfWork, run: RunRow, cause: RunCause, outcome: RunOutcome | None = None) -> None:
@@ -66,6 +63,8 @@ def move_device(
     device.state = DEVICE_MACHINE.next_state(before, cause)
     device.state_since = work.now
     device.state_deadline = _device_deadline(work, device)
+    if device.state is not DeviceState.LEASED:
+        work.wake_claims()
     work.session.add(
         DeviceTransitionRow(
             device_id=device.device_id,

@@ -10,13 +10,11 @@ from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
 from contract.workload import CompiledWorkload
 from controller.db.audit import Act, AuditRepository
-from controller.db.devices import DeviceRepository
 from controller.db.models import JobRow, RunRow
-from controller.db.outbox import Topic
 from controller.db.unit_of_work import UnitOfWork
 from controller.errors import SelectorUnsatisfiableError
 from controller.runs.prepare import PreparedRun
-from controller.scheduling.facts import device_facts
+from controller.scheduling.facts import farm_facts
 from controller.scheduling.placement import DeviceFacts, misfits, nearest_misses
 
 
@@ -45,7 +43,7 @@ def submit(work: UnitOfWork, prepared: PreparedRun, principal: str) -> RunRow:
         job = _job(work, run, prepared, workload, selector)
         job.position = position
         work.session.add(job)
-        work.announce(Topic.JOB_QUEUED, {"job_id": job.job_id})
+    work.wake_claims()
     return run
 
 
@@ -88,7 +86,7 @@ def _spec(run_id: str, job_id: str, prepared: PreparedRun, workload: CompiledWor
 
 
 def _check_capacity(work: UnitOfWork, prepared: PreparedRun) -> None:
-    devices = [device_facts(row) for row in DeviceRepository(work.session).not_retired()]
+    devices = farm_facts(work.session)
     model = prepared.request.model
     for position, selector in enumerate(prepared.request.selectors):
         if any(not misfits(selector, model, device) for device in devices):

@@ -16,12 +16,11 @@ from contract.rest import (
 )
 from contract.states import DeviceState, JobState
 from controller.db.attempts import AttemptRepository, LeaseRepository
-from controller.db.devices import DeviceRepository
 from controller.db.models import AttemptRow, DeviceRow, JobRow, LeaseRow, RunRow
 from controller.db.runs import JobRepository
 from controller.db.unit_of_work import UnitOfWork
 from controller.runs.reports import report_url
-from controller.scheduling.facts import device_calibrations, device_facts, job_facts
+from controller.scheduling.facts import device_calibrations, farm_facts, job_facts
 from controller.scheduling.placement import Explanation, explain, waiting_reason
 
 
@@ -47,9 +46,19 @@ def attempt_view(attempt: AttemptRow, next_seq: Mapping[str, int]) -> AttemptVie
 
 def job_views(work: UnitOfWork, jobs: Sequence[JobRow]) -> list[JobView]:
     """Jobs with their attempts; a queued one says what it waits for at this moment."""
+    queued = [job_facts(job) for job in jobs if job.state is JobState.QUEUED]
+    devices = farm_facts(work.session) if queued else []
+    reasons = {job.job_id: waiting_reason(explain(job, devices, work.now)) for job in queued}
+    return _job_views(work, jobs, reasons)
+
+
+def _job_views(work: UnitOfWork, jobs: Sequence[JobRow], reasons: Mapping[str, str]) -> list[JobView]:
+    """`reasons` why a job waits, by its id; one without is not told of any."""
     attempts = AttemptRepository(work.session).of_jobs([job.job_id for job in jobs])
     next_seqs = AttemptRepository(work.session).next_seqs([attempt.attempt_id for attempt in attempts])
-    waiting = {job.job_id: explanation(work, job) for job in jobs if job.state is JobState.QUEUED}
+    views: dict[str, list[AttemptView]] = {job.job_id: [] for job in jobs}
+    for attempt in attempts:
+        views[attempt.job_id].append(attempt_view(attempt, next_seqs[attempt.attempt_id]))
     return [
         JobView(
             job_id=job.job_id,
@@ -58,26 +67,18 @@ def job_views(work: UnitOfWork, jobs: Sequence[JobRow]) -> list[JobView]:
             outcome=job.outcome,
             selector=DeviceSelector.model_validate(job.selector),
             variant=job.variant,
-            waiting_reason=waiting_reason(waiting[job.job_id]) if job.job_id in waiting else "",
-            attempts=[
-                attempt_view(attempt, next_seqs[attempt.attempt_id])
-                for attempt in attempts
-                if attempt.job_id == job.job_id
-            ],
+            waiting_reason=reasons.get(job.job_id, ""),
+            attempts=views[job.job_id],
         )
         for job in jobs
     ]
 
 
-def explanation(work: UnitOfWork, job: JobRow) -> tuple[Explanation, ...]:
-    """Every device of the farm with what keeps this job from it now."""
-    devices = [device_facts(row) for row in DeviceRepository(work.session).not_retired()]
-    return explain(job_facts(job), devices, work.now)
-
-
 def job_explanation(work: UnitOfWork, job: JobRow) -> JobExplanation:
     """Why the job waits; nothing to explain unless it is queued."""
-    explained = explanation(work, job) if job.state is JobState.QUEUED else ()
+    explained: tuple[Explanation, ...] = ()
+    if job.state is JobState.QUEUED:
+        explained = explain(job_facts(job), farm_facts(work.session), work.now)
     return JobExplanation(
         job_id=job.job_id,
         state=job.state,
@@ -90,12 +91,17 @@ def job_explanation(work: UnitOfWork, job: JobRow) -> JobExplanation:
 
 
 def run_views(work: UnitOfWork, runs: Sequence[RunRow], base_url: str) -> list[RunView]:
-    """Runs with their jobs and attempts."""
+    """Runs for a list, with their jobs and attempts but not why a job waits: that would ask every device."""
     jobs = JobRepository(work.session).of_runs([run.run_id for run in runs])
     views: dict[str, list[JobView]] = {run.run_id: [] for run in runs}
-    for view in job_views(work, jobs):
+    for view in _job_views(work, jobs, {}):
         views[view.run_id].append(view)
     return [_run_view(run, views[run.run_id], base_url) for run in runs]
+
+
+def run_view(work: UnitOfWork, run: RunRow, base_url: str) -> RunView:
+    """One run with its jobs, why they wait, and attempts."""
+    return _run_view(run, job_views(work, JobRepository(work.session).of_runs([run.run_id])), base_url)
 
 
 def _run_view(run: RunRow, jobs: list[JobView], base_url: str) -> RunView:
@@ -137,6 +143,7 @@ def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
         memory_bytes=device.memory_bytes,
         virtual=device.virtual,
         models=device.models,
+        model_problems=device.properties.get("model_problems", []),
         labels=device.labels,
         calibrations=device_calibrations(device),
         fence=device.fence,

@@ -1,18 +1,40 @@
 """Rows as the facts that placement works on, and which calibration of its device an arm gets."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import ValidationError
+from sqlalchemy import Row
+from sqlalchemy.orm import Session
 
 from contract.calibration import CALIBRATED_OPTIONS, Calibration
 from contract.ids import Name
 from contract.jobs import ArmSpec, EngineOptions
 from contract.rest import DeviceSelector
+from controller.db.devices import DeviceRepository
 from controller.db.models import DeviceRow, JobRow
+from controller.db.runs import JobRepository, Suitable
 from controller.scheduling.placement import DeviceFacts, JobFacts
 
 
-def job_facts(job: JobRow) -> JobFacts:
+def farm_facts(session: Session) -> list[DeviceFacts]:
+    """Every device that may still get work, by id."""
+    return [device_facts(device) for device in DeviceRepository(session).for_placement()]
+
+
+def queued_facts(session: Session, devices: Sequence[DeviceFacts]) -> list[JobFacts]:
+    """Queued jobs that one of these devices may suit; placement decides whether it does."""
+    suitable = Suitable(
+        kinds=frozenset(device.kind for device in devices),
+        device_ids=frozenset(device.device_id for device in devices),
+        device_models=frozenset(device.device_model for device in devices),
+        os_versions=frozenset(device.os_version for device in devices),
+        models=frozenset[str]().union(*(device.models for device in devices)),
+    )
+    return [job_facts(job) for job in JobRepository(session).queued_for(suitable)]
+
+
+def job_facts(job: JobRow | Row[Any]) -> JobFacts:
     """A queued job as placement sees it."""
     return JobFacts(
         job_id=job.job_id,
@@ -39,7 +61,7 @@ def device_calibrations(device: DeviceRow) -> list[Calibration]:
     return found
 
 
-def device_facts(device: DeviceRow) -> DeviceFacts:
+def device_facts(device: DeviceRow | Row[Any]) -> DeviceFacts:
     """A device as placement sees it."""
     return DeviceFacts(
         device_id=device.device_id,

@@ -4,7 +4,7 @@ Order of jobs: priority plus age, then fewest candidates, then the oldest. Of se
 equally well one is drawn, so that none wears out first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -24,6 +24,14 @@ class JobFacts:
     queued_at: datetime
     not_before: datetime | None = None
     excluded: frozenset[str] = frozenset()
+
+    @property
+    def demand(self) -> Hashable:
+        """Equal for jobs that the same devices can run: many cells of a run share it."""
+        wanted = self.selector
+        labels = tuple(sorted(wanted.labels.items()))
+        selector = (wanted.kind, wanted.device_id, wanted.device_model, wanted.os_version, labels)
+        return (selector, self.model, self.excluded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +125,36 @@ def choose(
 
     `devices` is the whole farm: a job that only one device can run goes before one that has a choice.
     """
+    return next(assign(jobs, devices, offered, now, rules), None)
+
+
+def assign(
+    jobs: Sequence[JobFacts],
+    devices: Sequence[DeviceFacts],
+    offered: frozenset[str],
+    now: datetime,
+    rules: Rules,
+) -> Iterator[Placement]:
+    """As `choose`, for all of the `offered` devices: each gets the next best job that is left."""
     free = {
         device.device_id for device in devices if device.device_id in offered and not waits_for(device, now)
     }
+    fitting: dict[Hashable, frozenset[str]] = {}
     ranked = []
     for job in jobs:
         if job.not_before is not None and job.not_before > now:
             continue
-        fitting = candidates(job, devices)
-        if usable := fitting & free:
-            age_s = max(0.0, (now - job.queued_at).total_seconds())
-            rank = (
-                -(job.priority + int(age_s // rules.age_boost_s)),
-                len(fitting),
-                job.queued_at,
-                job.job_id,
-            )
-            ranked.append((rank, usable))
-    if not ranked:
-        return None
-    rank, usable = min(ranked, key=lambda entry: entry[0])
-    drawn = Random(f"{rules.seed}/{rank[-1]}").choice(sorted(usable))
-    return Placement(job_id=rank[-1], device_id=drawn)
+        if job.demand not in fitting:
+            fitting[job.demand] = candidates(job, devices)
+        age_s = max(0.0, (now - job.queued_at).total_seconds())
+        priority = job.priority + int(age_s // rules.age_boost_s)
+        rank = (-priority, len(fitting[job.demand]), job.queued_at, job.job_id)
+        ranked.append((rank, fitting[job.demand]))
+    for rank, fit in sorted(ranked, key=lambda entry: entry[0]):
+        if usable := fit & free:
+            drawn = Random(f"{rules.seed}/{rank[-1]}").choice(sorted(usable))
+            free.remove(drawn)
+            yield Placement(job_id=rank[-1], device_id=drawn)
 
 
 def waits_for(device: DeviceFacts, now: datetime) -> tuple[str, ...]:
@@ -149,7 +165,7 @@ def waits_for(device: DeviceFacts, now: datetime) -> tuple[str, ...]:
         found.append(f"it is {device.state.value}{because}{_more_time(device, now)}")
     if device.hold_until is not None and device.hold_until > now:
         left_s = (device.hold_until - now).total_seconds()
-        found.append(f"an earlier holder may still touch it, for {left_s:.0f} s at most")
+        found.append(f"the previous lease holder may still be using it for up to {left_s:.0f} s")
     return tuple(found)
 
 
@@ -181,10 +197,10 @@ def waiting_reason(explanations: Sequence[Explanation]) -> str:
     if not explanations:
         return "the farm has no devices yet"
     if not fitting:
-        return f"none of {len(explanations)} devices fits"
+        return f"no device matches ({len(explanations)} checked)"
     free = [entry for entry in fitting if not entry.waits]
     if free:
-        return f"{free[0].device_id} is free and will be asked for by its agent"
+        return f"{free[0].device_id} is free; waiting for its device agent to claim the job"
     first = fitting[0]
     more = f" (and {len(fitting) - 1} more)" if len(fitting) > 1 else ""
     return f"{first.device_id}: {', '.join(first.waits)}{more}"

@@ -1,32 +1,19 @@
-"""The Celery application: its settings, each with what breaks without it.
+"""The Celery application of a farm on several machines. What breaks without a setting stands beside it.
 
 Tasks are registered on the one application that was built for a context, never shared between applications:
 two of them in one process would take each other's messages.
 """
 
-import uuid
 from datetime import timedelta
 from typing import Any, Final
 
 from celery import Celery
 
-from controller.runs.reports import conclude_if_due
-from controller.runs.results import summarise
+from controller.tasks.catalogue import SCHEDULE, TASKS, carry_out
 from controller.tasks.context import TaskContext
-from controller.tasks.upkeep import forget_expired, sweep_if_due
 
-SUMMARISE_ATTEMPT: Final = "dynofarm.summarise_attempt"
-FINISH_RUN: Final = "dynofarm.finish_run"
-SWEEP: Final = "dynofarm.sweep"
-FORGET_EXPIRED: Final = "dynofarm.forget_expired"
-
-SWEEP_INTERVAL_S: Final = 5.0
-FORGET_INTERVAL_S: Final = 3600.0
 TASK_LIMIT_S: Final = 60
 _VISIBILITY_S: Final = 600
-
-SCHEDULE: Final = {SWEEP: SWEEP_INTERVAL_S, FORGET_EXPIRED: FORGET_INTERVAL_S}
-"""Task to its period in seconds; any number of schedulers may send it."""
 
 # Bounded waits on every socket: a publish must never hang (the default is no time-out at all).
 _SOCKET_OPTIONS: Final[dict[str, Any]] = {
@@ -35,11 +22,6 @@ _SOCKET_OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
 }
-
-
-def is_in_memory(broker_url: str) -> bool:
-    """Whether the broker lives inside this process, so that its worker has to as well."""
-    return broker_url.startswith("memory://")
 
 
 def build_celery(context: TaskContext) -> Celery:
@@ -51,15 +33,13 @@ def build_celery(context: TaskContext) -> Celery:
 
 
 def _settings(broker_url: str) -> dict[str, Any]:
-    in_memory = is_in_memory(broker_url)
     return {
-        "broker_url": "memory://localhost//" if in_memory else broker_url,
-        "broker_transport_options": {"polling_interval": 0.05} if in_memory else _SOCKET_OPTIONS,
+        "broker_url": broker_url,
+        "broker_transport_options": _SOCKET_OPTIONS,
         "broker_connection_timeout": 5,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
-        # Queues in memory belong to the process: each application takes one of its own.
-        "task_default_queue": f"dynofarm-{uuid.uuid4().hex}" if in_memory else "dynofarm",
+        "task_default_queue": "dynofarm",
         "task_serializer": "json",
         "accept_content": ["json"],
         "task_ignore_result": True,
@@ -70,7 +50,7 @@ def _settings(broker_url: str) -> dict[str, Any]:
         "task_time_limit": TASK_LIMIT_S + 10,
         "task_soft_time_limit": TASK_LIMIT_S,
         "worker_prefetch_multiplier": 1,
-        "worker_disable_prefetch": not in_memory,
+        "worker_disable_prefetch": True,
         "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_soft_shutdown_timeout": 20.0,
         "worker_hijack_root_logger": False,
@@ -86,18 +66,8 @@ def _settings(broker_url: str) -> dict[str, Any]:
 
 
 def _register(app: Celery, context: TaskContext) -> None:
-    @app.task(name=SUMMARISE_ATTEMPT, shared=False)
-    def summarise_attempt(attempt_id: str) -> None:
-        summarise(context, attempt_id)
+    for name in TASKS:
 
-    @app.task(name=FINISH_RUN, shared=False)
-    def finish_run(run_id: str) -> None:
-        conclude_if_due(context, run_id)
-
-    @app.task(name=SWEEP, shared=False)
-    def sweep() -> None:
-        sweep_if_due(context, SWEEP_INTERVAL_S)
-
-    @app.task(name=FORGET_EXPIRED, shared=False)
-    def forget() -> None:
-        forget_expired(context)
+        @app.task(name=name, shared=False)
+        def task(*ids: str, name: str = name) -> None:
+            carry_out(context, name, *ids)

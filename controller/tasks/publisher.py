@@ -5,7 +5,6 @@ take stays unmarked and is tried again.
 """
 
 import threading
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import structlog
@@ -14,7 +13,7 @@ from kombu.exceptions import OperationalError
 from controller.db.outbox import Outbox, Topic
 from controller.db.session import read_only
 from controller.errors import STORE_ERRORS, StoreBusyError
-from controller.tasks.application import FINISH_RUN, SUMMARISE_ATTEMPT
+from controller.tasks.catalogue import FINISH_RUN, SUMMARISE_ATTEMPT
 from controller.tasks.context import TaskContext
 
 LOOK_INTERVAL_S: Final = 2.0
@@ -24,27 +23,26 @@ _log = structlog.get_logger(__name__)
 
 
 class Sender(Protocol):
-    """What the publisher needs of a Celery application."""
+    """A Celery application, or the tasks of an embedded farm."""
 
     def send_task(self, name: str, args: list[str]) -> Any:
-        """Put a task on the queue; kombu's OperationalError when the broker is away."""
+        """See that the task is done; kombu's OperationalError when the broker is away."""
 
 
 TASK_OF_TOPIC: Final = {
     Topic.ATTEMPT_ENDED: (SUMMARISE_ATTEMPT, "attempt_id"),
     Topic.RUN_CHANGED: (FINISH_RUN, "run_id"),
 }
-"""Topic to its task and the id that it takes. A queued job needs none: waiting claims are woken here."""
+"""Topic to its task and the id that it takes."""
 
 
 class OutboxPublisher:
     """Publishes in a thread of its own, so that no request ever waits for the broker."""
 
-    def __init__(self, context: TaskContext, sender: Sender, ring: Callable[[], None]) -> None:
-        """`ring` wakes the claims that wait in this process."""
+    def __init__(self, context: TaskContext, sender: Sender) -> None:
+        """Nothing is published yet."""
         self._context = context
         self._sender = sender
-        self._ring = ring
         self._look = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
@@ -70,7 +68,7 @@ class OutboxPublisher:
         published: list[int] = []
         try:
             for outbox_id, topic, payload in waiting:
-                self._publish_one(Topic(topic), payload)
+                self._publish_one(topic, payload)
                 published.append(outbox_id)
         finally:
             if published:
@@ -78,11 +76,11 @@ class OutboxPublisher:
                     Outbox(work.session).mark_published(published, work.now)
         return len(published)
 
-    def _publish_one(self, topic: Topic, payload: dict[str, str]) -> None:
-        if topic is Topic.JOB_QUEUED:
-            self._ring()
+    def _publish_one(self, topic: str, payload: dict[str, str]) -> None:
+        if topic not in TASK_OF_TOPIC:
+            # Left behind by another version, which told waiting claims of queued jobs like this.
             return
-        task, identifier = TASK_OF_TOPIC[topic]
+        task, identifier = TASK_OF_TOPIC[Topic(topic)]
         self._sender.send_task(task, args=[payload[identifier]])
 
     def _run(self) -> None:

@@ -37,7 +37,7 @@ from controller.db.unit_of_work import UnitOfWork
 from controller.ingest.batch import Batch
 from controller.ingest.store import store_batch
 from controller.protocol.hello import hello
-from controller.protocol.leases import claim, renew
+from controller.protocol.leases import WaitingClaim, claim, close_claims, renew
 from controller.protocol.results import finish
 from controller.protocol.sweep import SweepCounts, sweep
 from controller.states.times import FarmTimes
@@ -253,6 +253,13 @@ class Farm:
         )
         with self.unit_of_work() as work:
             return claim(work, device_agent_id, request)
+
+    def close_claim(self, device_agent_id: str, claim_id: str) -> Lease | None:
+        """End a claim that got nothing, as the route does; the lease when it was granted one meanwhile."""
+        with self.unit_of_work() as work:
+            if not close_claims(work, [WaitingClaim(claim_id, device_agent_id, ("d1",))]):
+                return None
+        return self.claim(device_agent_id, "d1", claim_id=claim_id)
 
     def granted(self, device_agent_id: str, *device_ids: str) -> Lease:
         """A claim that must be granted."""

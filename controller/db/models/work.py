@@ -49,11 +49,13 @@ class JobRow(Row):
     selector: Mapped[dict[str, Any]] = mapped_column(JSON)
     """A DeviceSelector."""
     model: Mapped[str] = mapped_column(String(64))
-    spec: Mapped[dict[str, Any]] = mapped_column(CompressedJson)
+    spec: Mapped[dict[str, Any]] = mapped_column(CompressedJson, deferred=True)
+    """Read only where it is asked for: it is large, and lists and placement work on the other columns."""
     state: Mapped[JobState] = mapped_column(WordText(JobState))
     outcome: Mapped[JobOutcome | None] = mapped_column(WordText(JobOutcome))
     priority: Mapped[int]
     waiting_reason: Mapped[str] = mapped_column(Text, default="")
+    """Empty: views say it as of now. Controllers of version 0.1 still read and write the column."""
     excluded_devices: Mapped[list[str]] = mapped_column(JSON, default=list)
     attempts_used: Mapped[int] = mapped_column(default=0)
     max_attempts: Mapped[int]

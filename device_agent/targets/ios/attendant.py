@@ -32,7 +32,7 @@ from device_agent.targets.ios.worker import (
     worker_environment,
     worker_program,
 )
-from device_agent.targets.models import model_names
+from device_agent.targets.models import model_names, model_problems
 from rest.backoff import Backoff
 
 _log = structlog.get_logger(__name__)
@@ -301,6 +301,7 @@ class Attendant:
             memory_bytes=about.memory_bytes if about is not None else None,
             virtual=virtual,
             models=model_names(self.settings.models_folder),
+            model_problems=model_problems(self.settings.models_folder),
             labels={"host": os.uname().nodename},
             properties={
                 "ladder": as_properties(steps),

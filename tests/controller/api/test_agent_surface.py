@@ -18,7 +18,6 @@ from contract.artifacts import MAX_ARTIFACTS_PER_ATTEMPT
 from contract.problems import Problem
 from contract.rest import DeviceSelector
 from contract.states import JobState, RunState
-from controller.api.bell import Bell
 from controller.db.models import ClaimRow, JobRow, RunRow, TokenKind
 from controller.db.tokens import TokenGrant
 from tests.controller.farm import control_lines, spec_template
@@ -268,11 +267,14 @@ async def ask(agent: FakeAgent, wait_s: float, claim_id: str = "") -> httpx.Resp
     return await agent.post("/device-agent/claims", body)
 
 
-async def test_a_claim_waits_for_a_job_and_gets_it_by_looking_itself(farm: Farm, agent: FakeAgent) -> None:
+async def test_a_claim_waits_for_a_job_and_gets_it_by_looking_itself(tmp_path: Path) -> None:
+    farm = Farm.at(tmp_path, claim_look_s=0.2)
+    agent = await farm.agent()
+    await agent.hello(host_report())
     waiting = asyncio.create_task(ask(agent, 20))
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    # Nobody rings: the claim finds it although it is not told.
+    # This writes a row and gives no signal: the claim finds it although it is not told.
     add_job(farm)
     response = await asyncio.wait_for(waiting, 15)
     assert response.status_code == 200
@@ -291,12 +293,12 @@ async def test_a_claim_that_waits_in_vain_gets_204_and_is_remembered(farm: Farm,
 async def test_waiting_claims_end_at_once_when_the_controller_stops(farm: Farm, agent: FakeAgent) -> None:
     waiting = asyncio.create_task(ask(agent, 25))
     await asyncio.sleep(0.2)
-    farm.context.bell.close()
+    farm.context.waiting_claims.close()
     assert (await asyncio.wait_for(waiting, 10)).status_code == 204
 
 
 async def test_a_waiting_claim_holds_no_connection_of_the_database(tmp_path: Path) -> None:
-    farm = Farm.at(tmp_path, claim_poll_s=5.0)
+    farm = Farm.at(tmp_path, claim_look_s=5.0)
     agent = await farm.agent()
     await agent.hello(host_report())
     waiting = [asyncio.create_task(ask(agent, 4)) for _ in range(20)]
@@ -309,15 +311,3 @@ async def test_a_waiting_claim_holds_no_connection_of_the_database(tmp_path: Pat
     assert min(in_use) == 0
     assert {response.status_code for response in await asyncio.gather(*waiting)} == {204}
     farm.context.sessions.close()
-
-
-async def test_the_bell_wakes_everyone_who_waits_and_nobody_later() -> None:
-    bell = Bell()
-    waiting = [asyncio.create_task(bell.wait(30)) for _ in range(3)]
-    await asyncio.sleep(0.05)
-    await asyncio.to_thread(bell.ring)
-    await asyncio.wait_for(asyncio.gather(*waiting), 5)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(bell.wait(30), 0.1)
-    bell.close()
-    await asyncio.wait_for(bell.wait(30), 5)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,8 @@ async def test_with_the_broker_away_the_farm_accepts_leases_ingests_and_judges(t
 
 
 async def test_a_waiting_claim_is_woken_by_a_submission(tmp_path: Path) -> None:
-    async with _running(tmp_path) as lab:
-        # Without the bell this claim would look again only when it has waited in vain.
-        patient = lab.farm.context.settings.model_copy(update={"claim_poll_s": 60.0})
-        lab.farm.app.state.context = replace(lab.farm.context, settings=patient)
+    # Without the signal this claim would look again only when it has waited in vain.
+    async with _running(tmp_path, claim_look_s=60.0) as lab:
         got: list[str] = []
 
         async def wait_for_work() -> None:
@@ -87,5 +84,5 @@ async def test_stopping_answers_the_claims_that_wait(tmp_path: Path) -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(wait_for_work)
                 await anyio.sleep(0.3)
-                lab.farm.context.bell.close()
+                lab.farm.context.waiting_claims.close()
         assert got == [204]

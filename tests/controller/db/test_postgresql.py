@@ -16,7 +16,7 @@ from controller.db.models import Row
 from controller.db.session import open_sessions, unit_of_work
 from controller.db.unit_of_work import UnitOfWork
 from controller.errors import StoreBusyError
-from controller.protocol.leases import claim, close_claim
+from controller.protocol.leases import claim
 from tests.controller.farm import Farm, control_lines, fixed_id
 from tests.controller.postgresql import Server, find_binaries, running_server
 from tests.controller.protocol.simulation import Simulation
@@ -70,8 +70,7 @@ def ask(farm: Farm, agent: str, device_ids: list[str], number: int) -> Lease | N
         lease = claim(UnitOfWork(session, farm.now, farm.times, farm.chance), agent, request)
     if lease is not None:
         return lease
-    with unit_of_work(farm.sessions) as session:
-        return close_claim(UnitOfWork(session, farm.now, farm.times, farm.chance), agent, request.claim_id)
+    return farm.close_claim(agent, request.claim_id)
 
 
 def test_three_replicas_that_start_at_once_make_the_tables_once(server: Server) -> None:

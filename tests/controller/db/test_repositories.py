@@ -66,14 +66,14 @@ def test_next_seqs_are_listed_per_attempt_and_stream(farm: Farm) -> None:
 def test_the_outbox_gives_the_oldest_first_until_they_are_marked(farm: Farm) -> None:
     with farm.unit_of_work() as work:
         for number in range(3):
-            work.announce(Topic.JOB_QUEUED, {"job_id": str(number)})
+            work.announce(Topic.RUN_CHANGED, {"run_id": str(number)})
     with farm.unit_of_work() as work:
         outbox = Outbox(work.session)
         first = outbox.unpublished(limit=2)
-        assert [row.payload["job_id"] for row in first] == ["0", "1"]
+        assert [row.payload["run_id"] for row in first] == ["0", "1"]
         outbox.mark_published([row.outbox_id for row in first], work.now)
     with farm.unit_of_work() as work:
-        assert [row.payload["job_id"] for row in Outbox(work.session).unpublished()] == ["2"]
+        assert [row.payload["run_id"] for row in Outbox(work.session).unpublished()] == ["2"]
 
 
 def test_samples_are_replaced_as_a_whole_and_a_summary_is_kept_once(farm: Farm) -> None:

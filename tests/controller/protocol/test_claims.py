@@ -1,5 +1,8 @@
 """Claims: granted once, repeated safely, never on a device that somebody may still touch."""
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 from sqlalchemy import select
 
@@ -9,7 +12,7 @@ from controller.db.models import AgentRow, AttemptRow, LeaseRow, OutboxRow
 from controller.db.session import read_only
 from controller.db.unit_of_work import UnitOfWork
 from controller.errors import ForbiddenError, LeaseGoneError, NotAuthenticatedError
-from controller.protocol.leases import close_claim, would_grant
+from controller.protocol.leases import Outlook, WaitingClaim, outlook
 from controller.protocol.operators import quarantine_device
 from tests.controller.farm import Farm, fixed_id, report
 
@@ -94,8 +97,7 @@ def test_a_claim_repeated_after_its_lease_ended_is_refused_not_revived(farm: Far
 
 def test_a_claim_that_got_nothing_gets_nothing_for_ever(farm: Farm, agent: str) -> None:
     claim_id = fixed_id("clm", 1)
-    with farm.unit_of_work() as work:
-        assert close_claim(work, agent, claim_id) is None
+    assert farm.close_claim(agent, claim_id) is None
     farm.add_job()
     assert farm.claim(agent, "d1", claim_id=claim_id) is None
     assert farm.claim(agent, "d1") is not None
@@ -105,8 +107,7 @@ def test_closing_a_claim_that_was_granted_meanwhile_returns_its_lease(farm: Farm
     farm.add_job()
     claim_id = fixed_id("clm", 1)
     lease = farm.claim(agent, "d1", claim_id=claim_id)
-    with farm.unit_of_work() as work:
-        assert close_claim(work, agent, claim_id) == lease
+    assert farm.close_claim(agent, claim_id) == lease
 
 
 def test_another_agents_claim_is_not_answered(farm: Farm, agent: str) -> None:
@@ -174,11 +175,84 @@ def test_an_operators_decision_is_not_undone_by_a_claim(farm: Farm, agent: str) 
     assert farm.claim(agent, "d1") is None
 
 
+def waiting(agent: str, *devices: str, number: int = 1) -> WaitingClaim:
+    return WaitingClaim(fixed_id("clm", number), agent, devices)
+
+
+def look(farm: Farm, *claims: WaitingClaim) -> Outlook:
+    with read_only(farm.sessions) as session:
+        return outlook(UnitOfWork(session, farm.now, farm.times, farm.chance), claims)
+
+
+def test_as_many_claims_are_worth_it_as_there_are_jobs_that_fit(farm: Farm, agent: str) -> None:
+    claims = [waiting(agent, "d1", number=1), waiting(agent, "d2", number=2)]
+    assert look(farm, *claims) == Outlook(frozenset())
+    farm.add_run(DeviceSelector(device_id="d2"))
+    farm.add_run(DeviceSelector(device_model="another"))
+    assert look(farm, *claims).worth_it == {fixed_id("clm", 2)}
+    farm.add_job()
+    assert look(farm, *claims).worth_it == {fixed_id("clm", 1), fixed_id("clm", 2)}
+
+
+def test_a_claim_is_not_worth_it_for_another_agents_device_nor_while_its_agent_drains(
+    farm: Farm, agent: str
+) -> None:
+    farm.add_job()
+    other = farm.add_agent()
+    assert look(farm, waiting(other, "d1")).worth_it == frozenset()
+    with farm.unit_of_work() as work:
+        work.session.get_one(AgentRow, agent).drain = True
+    assert look(farm, waiting(agent, "d1")).worth_it == frozenset()
+
+
+def test_a_claim_with_an_answer_need_not_wait(farm: Farm, agent: str) -> None:
+    farm.claim(agent, "d1", claim_id=fixed_id("clm", 1))
+    farm.close_claim(agent, fixed_id("clm", 1))
+    assert look(farm, waiting(agent, "d1")).answered == {fixed_id("clm", 1)}
+
+
+def test_an_outlook_says_when_a_retry_or_the_end_of_a_hold_makes_another_look_worth_it(
+    farm: Farm, agent: str
+) -> None:
+    job_id = farm.add_job()
+    assert look(farm, waiting(agent, "d1")).changes_at is None
+    lease = farm.granted(agent, "d1")
+    farm.pass_time(61)
+    farm.sweep()
+    changes_at = look(farm, waiting(agent, "d1")).changes_at
+    hold_until = farm.device("d1").hold_until
+    assert hold_until is not None
+    assert changes_at == min(hold_until, farm.job(job_id).not_before or hold_until)
+    assert farm.attempt(lease).state is AttemptState.LOST
+
+
+def test_only_what_is_committed_and_may_matter_wakes_waiting_claims(farm: Farm, agent: str) -> None:
+    woken: list[str] = []
+    farm.sessions.work_signal.callbacks.append(lambda: woken.append("x"))
+
+    def wakes(act: Callable[[], object]) -> bool:
+        woken.clear()
+        act()
+        return bool(woken)
+
+    def fail() -> None:
+        with contextlib.suppress(ZeroDivisionError), farm.unit_of_work() as work:
+            work.wake_claims()
+            raise ZeroDivisionError
+
+    assert not wakes(fail)
+    assert not wakes(lambda: farm.hello(agent, "d1", "d2"))
+    assert wakes(lambda: farm.hello(agent, report("d1", models=["another"]), "d2"))
+    farm.hello(agent, "d1", "d2")
+    farm.add_job()
+    lease = farm.granted(agent, "d1")
+    assert not wakes(lambda: farm.renew(agent, lease))
+    assert wakes(lambda: farm.succeed(agent, lease))
+
+
 def test_asking_whether_a_claim_is_worth_it_changes_nothing(farm: Farm, agent: str) -> None:
     def worth_it() -> bool:
-        with read_only(farm.sessions) as session:
-            work = UnitOfWork(session, farm.now, farm.times, farm.chance)
-            return would_grant(work, agent, ["d1"])
+        return bool(look(farm, waiting(agent, "d1")).worth_it)
 
     assert not worth_it()
     farm.add_job()
@@ -201,4 +275,4 @@ def test_a_grant_writes_no_message_but_its_loss_and_retry_do(farm: Farm, agent: 
     farm.sweep()
     with read_only(farm.sessions) as session:
         topics = [row.topic for row in session.scalars(select(OutboxRow).order_by(OutboxRow.outbox_id))]
-    assert topics == ["attempt_ended", "job_queued"]
+    assert topics == ["attempt_ended"]

@@ -8,7 +8,7 @@ from contract.agent_api import ClaimRequest, Lease
 from contract.rest import DeviceSelector
 from controller.db.session import unit_of_work
 from controller.db.unit_of_work import UnitOfWork
-from controller.protocol.leases import claim, close_claim
+from controller.protocol.leases import claim
 from tests.controller.farm import Farm, fixed_id
 
 THREADS = 8
@@ -69,9 +69,7 @@ def test_two_copies_of_one_claim_at_once_get_one_lease(tmp_path: Path) -> None:
         barrier.wait(10)
         lease = ask(farm, agent, ["d1", "d2", "d3"], 7)
         if lease is None:
-            with unit_of_work(farm.sessions) as session:
-                work = UnitOfWork(session, farm.now, farm.times, farm.chance)
-                lease = close_claim(work, agent, fixed_id("clm", 8))
+            lease = farm.close_claim(agent, fixed_id("clm", 8))
         leases.append(lease)
 
     threads = [threading.Thread(target=copy) for _ in range(4)]

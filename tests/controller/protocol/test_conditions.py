@@ -47,9 +47,8 @@ def test_a_ready_device_waits_for_the_condition_and_returns_by_itself_with_its_t
     farm.pass_time(30)
     farm.hello(agent, report("d1", reason))
     assert (farm.device("d1").state, farm.device("d1").reasons) == (state, [reason])
-    job_id = farm.add_job()
-    farm.sweep()
-    assert farm.job(job_id).waiting_reason == f"d1: it is {state.value} ({reason})"
+    farm.add_job()
+    assert waits_for(device_facts(farm.device("d1")), farm.now) == (f"it is {state.value} ({reason})",)
     farm.pass_time(60)
     farm.hello(agent, report("d1", reason))
     farm.pass_time(30)

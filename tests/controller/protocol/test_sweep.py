@@ -10,7 +10,6 @@ from contract.states import AttemptState, DeviceState, JobOutcome, JobState, Run
 from controller.db.models import AuditRow, ClaimRow
 from controller.db.session import read_only
 from controller.errors import InvalidTransitionError
-from controller.protocol.leases import close_claim
 from controller.protocol.operators import (
     maintain_device,
     quarantine_device,
@@ -129,20 +128,8 @@ def test_a_run_without_jobs_finishes(farm: Farm) -> None:
     assert farm.run(run_id).state is RunState.FINISHING
 
 
-def test_each_waiting_job_says_what_it_waits_for(farm: Farm, agent: str) -> None:
-    first = farm.add_job()
-    farm.granted(agent, "d1")
-    second = farm.add_job()
-    _, (third,) = farm.add_run(DeviceSelector(device_id="nowhere"))
-    farm.sweep()
-    assert farm.job(first).waiting_reason == ""
-    assert farm.job(second).waiting_reason == "d1: it is leased"
-    assert farm.job(third).waiting_reason == "none of 1 devices fits"
-
-
 def test_answers_to_claims_are_forgotten_after_a_while(farm: Farm, agent: str) -> None:
-    with farm.unit_of_work() as work:
-        close_claim(work, agent, fixed_id("clm", 1))
+    farm.close_claim(agent, fixed_id("clm", 1))
     farm.sweep()
     with read_only(farm.sessions) as session:
         assert len(session.scalars(select(ClaimRow)).all()) == 1

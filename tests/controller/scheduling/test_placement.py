@@ -143,7 +143,7 @@ def test_an_explanation_tells_what_never_fits_from_what_only_takes_time() -> Non
     other = device("other", kind="ios")
     explained = {entry.device_id: entry for entry in explain(job("a"), [other, hot, held], START)}
     assert explained["held"].misses == ()
-    assert explained["held"].waits == ("an earlier holder may still touch it, for 7 s at most",)
+    assert explained["held"].waits == ("the previous lease holder may still be using it for up to 7 s",)
     assert explained["hot"].waits == ("it is cooling (thermal_abort)",)
     assert explained["other"].misses == ("kind is 'ios', not 'host'",)
 
@@ -151,9 +151,10 @@ def test_an_explanation_tells_what_never_fits_from_what_only_takes_time() -> Non
 def test_one_line_says_what_a_job_waits_for() -> None:
     busy = device("d1", state=DeviceState.LEASED)
     assert waiting_reason(()) == "the farm has no devices yet"
-    assert waiting_reason(explain(job("a"), [device("d", kind="ios")], START)) == "none of 1 devices fits"
+    nowhere = waiting_reason(explain(job("a"), [device("d", kind="ios")], START))
+    assert nowhere == "no device matches (1 checked)"
     assert waiting_reason(explain(job("a"), [busy, device("d2", state=DeviceState.LEASED)], START)) == (
         "d1: it is leased (and 1 more)"
     )
     free = waiting_reason(explain(job("a"), [busy, device("d2")], START))
-    assert free == "d2 is free and will be asked for by its agent"
+    assert free == "d2 is free; waiting for its device agent to claim the job"

@@ -10,15 +10,8 @@ from sqlalchemy import func, select
 from contract.states import RunState
 from controller.db.models import IdempotencyKeyRow, OutboxRow, RunRow, SampleRow, TokenKind, TokenRow
 from controller.db.tokens import TokenGrant
-from controller.tasks.application import (
-    FINISH_RUN,
-    FORGET_EXPIRED,
-    SCHEDULE,
-    SUMMARISE_ATTEMPT,
-    SWEEP,
-    TASK_LIMIT_S,
-    build_celery,
-)
+from controller.tasks.application import TASK_LIMIT_S, build_celery
+from controller.tasks.catalogue import FINISH_RUN, SCHEDULE, SUMMARISE_ATTEMPT, SWEEP, TASKS
 from controller.tasks.context import TaskContext
 from controller.tasks.upkeep import forget_expired, sweep_if_due
 from tests.fakes.farm import Farm
@@ -27,12 +20,12 @@ from tests.fakes.session import Lab, run_request
 pytestmark = pytest.mark.anyio
 
 
-def _celery(farm: Farm, broker_url: str = "redis://127.0.0.1:1/0") -> Celery:
-    settings = farm.context.settings.model_copy(update={"broker_url": broker_url})
+def _celery(farm: Farm) -> Celery:
+    settings = farm.context.settings.model_copy(update={"broker_url": "redis://127.0.0.1:1/0"})
     return build_celery(TaskContext(farm.context.sessions, settings, farm.context.now))
 
 
-def test_the_settings_are_those_of_the_study(farm: Farm) -> None:
+def test_the_settings_stand_against_the_traps(farm: Farm) -> None:
     conf = _celery(farm).conf
     assert conf.task_acks_late
     assert conf.task_ignore_result
@@ -47,16 +40,9 @@ def test_the_settings_are_those_of_the_study(farm: Farm) -> None:
     assert options["socket_connect_timeout"]
 
 
-def test_queues_in_memory_are_one_per_application_and_others_are_shared(farm: Farm) -> None:
-    in_memory = {_celery(farm, "memory://").conf.task_default_queue for _ in range(2)}
-    shared = {_celery(farm).conf.task_default_queue for _ in range(2)}
-    assert len(in_memory) == 2
-    assert shared == {"dynofarm"}
-
-
 def test_every_scheduled_task_exists_and_does_not_pile_up(farm: Farm) -> None:
     app = _celery(farm)
-    assert {SUMMARISE_ATTEMPT, FINISH_RUN, SWEEP, FORGET_EXPIRED} <= set(app.tasks)
+    assert set(TASKS) <= set(app.tasks)
     for name, entry in app.conf.beat_schedule.items():
         assert entry["options"]["expires"] == SCHEDULE[name]
 

@@ -1,0 +1,1 @@
+"""What the controller itself costs: a real process on loopback under load of many device agents."""
