@@ -5,9 +5,9 @@ from typing import Final
 from xml.etree import ElementTree
 
 from client.errors import ClientError
-from client.figures_as_text import change, interval
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
 from contract.states import GateExit
+from measures.wording import change, interval
 
 _SUITE: Final = "dynofarm.gate"
 # XML 1.0 has no way to write these.

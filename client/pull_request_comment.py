@@ -3,17 +3,10 @@
 import re
 from typing import Final
 
-from client.figures_as_text import (
-    change,
-    interval,
-    less_time,
-    number,
-    operating_system,
-    spread,
-    title,
-)
+from client.plain_text import operating_system
 from contract.model import printable_text
 from contract.rest import DeviceReportView, MetricVerdict, RunReport
+from measures.wording import change, interval, less_time, number, percent, spread, title
 
 # Names, reasons and texts come from files and devices: none of them may become markup or mention people.
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~])")
@@ -133,7 +126,7 @@ def _row(verdict: MetricVerdict, device: DeviceReportView, report: RunReport) ->
         interval(verdict.interval_percent, verdict.interval_confidence),
         "–" if verdict.p_value is None else number(verdict.p_value),
         f"{verdict.pairs}{dropped}",
-        "–" if verdict.mde_percent is None else f"{verdict.mde_percent:.1f} %",
+        percent(verdict.mde_percent),
         *values,
     ]
     return f"| {' | '.join(cells)} |"

@@ -8,20 +8,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import (
-    change,
-    counted,
-    interval,
-    less_time,
-    megabytes,
-    moved,
-    number,
-    operating_system,
-    spread,
-    title,
-)
+from client.plain_text import counted, operating_system
 from contract.metrics import METRICS
 from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
+from measures.wording import change, interval, less_time, megabytes, moved, number, percent, spread, title
 
 HEADLINE_METRICS = (
     *("wall_s", "ttft_ms", "agent_ttft_ms", "itl_ms", "output_tokens_per_s", "decode_tokens_per_s"),
@@ -89,7 +79,7 @@ def verdicts_table(verdicts: Sequence[MetricVerdict]) -> RenderableType:
             interval(verdict.interval_percent, verdict.interval_confidence),
             "–" if verdict.p_value is None else number(verdict.p_value),
             f"{pairs} ({verdict.pairs_dropped} dropped)" if verdict.pairs_dropped else pairs,
-            "–" if verdict.mde_percent is None else f"{verdict.mde_percent:.1f} %",
+            percent(verdict.mde_percent),
         )
     return table
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from client.figures_as_text import megabytes
 from client.render_lists import moment, rows_table
 from contract.administration import (
     AuditEntry,
@@ -16,6 +15,7 @@ from contract.administration import (
     TokenView,
 )
 from contract.artifacts import ArtifactView
+from measures.wording import megabytes
 
 
 def artifacts_table(artifacts: Sequence[ArtifactView]) -> RenderableType:

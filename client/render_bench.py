@@ -6,6 +6,7 @@ from rich.text import Text
 
 from contract.bench import ArmFigures, BenchReport
 from contract.rest import Spread
+from measures.wording import number, percent
 
 
 def bench_view(report: BenchReport) -> RenderableType:
@@ -41,8 +42,8 @@ def _rows(arms: list[ArmFigures]) -> list[tuple[str, list[str]]]:
         ("inter-token latency p95, ms", [_spread(arm.itl_p95_ms) for arm in arms]),
         ("prompt tokens submitted", [str(arm.prompt_tokens_submitted) for arm in arms]),
         ("prompt tokens computed", [str(arm.prompt_tokens_computed) for arm in arms]),
-        ("KV hit rate", [f"{arm.kv_hit_rate_tokens:.3f}" for arm in arms]),
-        ("peak footprint, MB", [f"{arm.peak_footprint_mb:.0f}" for arm in arms]),
+        ("KV hit rate", [percent(arm.kv_hit_rate_tokens * 100) for arm in arms]),
+        ("peak footprint, MB", [number(arm.peak_footprint_mb) for arm in arms]),
     ]
 
 
@@ -53,10 +54,10 @@ def _derived(report: BenchReport) -> list[tuple[str, str]]:
         _by_bounds(report.reduction_vs_serial_percent, limits.reduction_percent),
         ("less wall than serial with prefix cache, %", _number(report.reduction_vs_serial_cached_percent)),
         _by_bounds(report.reduction_vs_serial_cached_percent, limits.reduction_vs_serial_cached_percent),
-        ("bound of the work, s", f"{limits.wall_s:.2f}"),
+        ("bound of the work, s", number(limits.wall_s)),
         ("wall / bound", _number(report.wall_vs_bound)),
-        ("memory read, GB/s", f"{limits.read_bandwidth_bytes_per_s / 1e9:.1f}"),
-        ("matrix products, GFLOP/s", f"{limits.matrix_product_flops / 1e9:.0f}"),
+        ("memory read, GB/s", number(limits.read_bandwidth_bytes_per_s / 1e9)),
+        ("matrix products, GFLOP/s", number(limits.matrix_product_flops / 1e9)),
         ("decode step against bandwidth, one agent", _number(steps.batch_1)),
         ("decode step against bandwidth, all agents", _number(steps.batch_5)),
         ("worst gap / median gap while a prefill arrives", _number(report.worst_gap_vs_median_itl)),
@@ -76,15 +77,15 @@ def _by_bounds(measured: float | None, of_bounds: float) -> tuple[str, str]:
 
 def _trust(report: BenchReport) -> str:
     agree = {True: "every arm wrote the same tokens", False: "THE ARMS WROTE DIFFERENT TOKENS", None: ""}
-    others = f"others used at most {report.others_cpu_percent:.1f} % of the machine"
+    others = f"others used at most {percent(report.others_cpu_percent)} of the machine"
     if report.contaminated_runs:
         others += f"; {report.contaminated_runs} counted runs were disturbed: do not quote these figures"
     return "; ".join(part for part in (others, agree[report.outputs_agree]) if part)
 
 
 def _spread(value: Spread) -> str:
-    return f"{value.median:.2f} ({value.min:.2f} to {value.max:.2f})"
+    return f"{number(value.median)} ({number(value.min)} to {number(value.max)})"
 
 
 def _number(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.2f}"
+    return "not measured" if value is None else number(value)

@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import number
 from contract.calibration import Calibration, CalibrationFinished, CandidateMeasured, OptionMeasured
+from measures.wording import number
 
 _BUSY_PERCENT = 10.0
 

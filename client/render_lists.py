@@ -8,11 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.figures_as_text import counted, moved, spread, title
+from client.plain_text import counted
 from client.render_calibration import calibration_line
 from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
 from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_tokens
+from measures.wording import apart, moved, spread, title
 
 
 def runs_table(runs: Sequence[RunView]) -> RenderableType:
@@ -90,6 +91,7 @@ def device_view(device: DeviceView) -> RenderableType:
         "OS": f"{device.os_name} {device.os_version} {device.os_build}".strip(),
         "memory": memory,
         "language models": ", ".join(device.models) or "none",
+        "not usable": "\n".join(f"{each.file}: {each.problem}" for each in device.model_problems) or "–",
         "calibrated": "\n".join(map(calibration_line, device.calibrations)) or "–",
         "labels": ", ".join(f"{key}={value}" for key, value in device.labels.items()) or "–",
         "agent": device.device_agent_id,
@@ -156,16 +158,12 @@ def _call_row(plan: AgentPlan, index: int) -> tuple[str, str, str, str]:
     return f"{plan.agent}/{index}", ", ".join(parts), f"{call.max_output_tokens} tokens", ", ".join(before)
 
 
-_NOISE = {True: "apart", False: "overlap", None: "too few"}
-"""Whether the ranges over trials lie apart."""
-
-
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Two runs side by side, with what was not the same."""
     head = Text(f"{comparison.arm}: {comparison.run_id} against {comparison.baseline_run_id}", style="bold")
-    table = rows_table("median (range)", "baseline", "run", "change", "trials")
+    table = rows_table("median (range)", "baseline", "run", "change", "over trials")
     for name, (baseline, run) in comparison.metrics.items():
-        noise = _NOISE[comparison.beyond_noise.get(name)]
+        noise = apart(comparison, name)
         cells = (spread(name, baseline), spread(name, run), moved(name, baseline, run), noise)
         table.add_row(title(name), *cells)
     differs = [Text(f"not the same: {each}", style="yellow") for each in comparison.differs]

@@ -51,6 +51,16 @@ class EnrollAnswer(ContractModel):
     token: str
 
 
+MODEL_PROBLEMS_MAX = 64
+
+
+class ModelProblem(ContractModel):
+    """Something in the models folder that looks like a model and cannot be used; problem says what to do."""
+
+    file: Label
+    problem: Label
+
+
 class DeviceReport(ContractModel):
     """A device as its agent sees it now. state: what the agent observed, mapped to an event there."""
 
@@ -70,6 +80,7 @@ class DeviceReport(ContractModel):
     virtual: bool = False
     models: Annotated[list[Name], Field(max_length=1024)] = []
     """Names of the models that can run here."""
+    model_problems: Annotated[list[ModelProblem], Field(max_length=MODEL_PROBLEMS_MAX)] = []
     labels: dict[str, str] = {}
     properties: dict[str, Any] = {}
     calibrations: Annotated[list[Calibration], Field(max_length=256)] = []

@@ -4,6 +4,7 @@ where a model of a name lies. Only names and look-ups: whoever owns a file makes
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,10 @@ class ControllerFile(ContractModel):
 
     url: str
     pid: PositiveInt
+
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +74,31 @@ class HomeFolder:
         return self.attempts_folder / attempt_id
 
 
+def model_name(path: Path) -> Name | None:
+    """Of a GGUF file or a Hugging Face folder: its own in lower case, '-' for what a name cannot have.
+
+    `Qwen2.5-0.5B Instruct.GGUF` is `qwen2.5-0.5b-instruct`. None when nothing is left or it is too long.
+    """
+    own = path.stem if path.suffix.lower() == ".gguf" else path.name
+    name = _NOT_IN_NAMES.sub("-", own.lower()).lstrip("-._")
+    return name if _NAME.fullmatch(name) and ".." not in name else None
+
+
 def named_model(folder: Path, name: Name) -> Path | None:
-    """`<name>.gguf`, or the Hugging Face folder `<name>/`, of a models folder; None without either."""
+    """`<name>.gguf`, or the Hugging Face folder `<name>/`, of a models folder, or the first by its order that
+    has that `model_name`; None without any.
+    """
     file, model_folder = folder / f"{name}.gguf", folder / name
     # Not Path.is_file: it raises for a name that is too long.
     if os.path.isfile(file):
         return file
-    return model_folder if os.path.isfile(model_folder / "config.json") else None
+    if os.path.isfile(model_folder / "config.json"):
+        return model_folder
+    for path in sorted(folder.iterdir()) if os.path.isdir(folder) else []:
+        is_model = path.suffix.lower() == ".gguf" or os.path.isfile(path / "config.json")
+        if is_model and model_name(path) == name:
+            return path
+    return None
 
 
 def built_in_model() -> Path | None:

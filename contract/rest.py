@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, PositiveInt
 
 from contract import bounds
+from contract.agent_api import ModelProblem
 from contract.calibration import Calibration
 from contract.events.lifecycle import BudgetRow, Conditions
 from contract.failures import FailureReason
@@ -166,6 +167,8 @@ class DeviceView(ContractModel):
     memory_bytes: int | None
     virtual: bool
     models: list[str]
+    model_problems: list[ModelProblem] = []
+    """What lies in its models folder and cannot be used."""
     labels: dict[str, str]
     calibrations: list[Calibration] = []
     """What it was calibrated to, as its agent last reported."""

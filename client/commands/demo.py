@@ -32,6 +32,7 @@ from client.render import HEADLINE_METRICS, report_view
 from client.settings import read_settings
 from contract.rest import DeviceView, RunReport, RunView
 from contract.states import DeviceState, GateExit, RunOutcome
+from measures.wording import less_time
 from rest.transport import Caller
 from rest.tries import Patience
 
@@ -229,7 +230,7 @@ def _is_wanted(device: DeviceView, wanted: DemoDevices) -> bool:
 def demo_view(result: DemoResult) -> Text:
     """The last lines of the demo; the report stands above them, on standard error."""
     lines = [
-        f"{result.wall_reduction_percent:.1f} % less wall time, {result.speedup:.2f} times as fast",
+        less_time(result.wall_reduction_percent, result.speedup),
         f"gate: {result.gate.verdict}, exit code {int(result.gate.exit_code)}",
         f"events lost {result.events_lost}, duplicated {result.events_duplicated}",
         f"dashboard: {result.report_url}",

@@ -164,7 +164,8 @@ def _update(work: UnitOfWork, device: DeviceRow, report: DeviceReport) -> None:
     device.virtual = report.virtual
     device.models = list(report.models)
     device.labels = dict(report.labels)
-    device.properties = dict(report.properties)
+    problems = [each.model_dump(mode="json") for each in report.model_problems]
+    device.properties = {**report.properties, "model_problems": problems}
     device.calibrations = [each.model_dump(mode="json") for each in report.calibrations]
     device.ready_at = work.after(report.ready_in_s) if report.ready_in_s is not None else None
     device.last_seen_at = work.now

@@ -143,6 +143,7 @@ def _device_view(device: DeviceRow, lease: LeaseRow | None) -> DeviceView:
         memory_bytes=device.memory_bytes,
         virtual=device.virtual,
         models=device.models,
+        model_problems=device.properties.get("model_problems", []),
         labels=device.labels,
         calibrations=device_calibrations(device),
         fence=device.fence,

@@ -7,10 +7,11 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from contract.metrics import METRICS
 from contract.rest import Comparison, Spread
 from dashboard.figures.sketch import Sketch, empty_figure
-from dashboard.figures.theme import GREY, ArmStyle, Subject, arm_styles, number
+from dashboard.figures.theme import GREY, ArmStyle, Subject, arm_styles
+from measures import wording
+from measures.wording import typeset
 
 BASELINE_NAME: Final = "baseline run"
 RUN_NAME: Final = "this run"
@@ -46,7 +47,7 @@ def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
     sketch = Sketch(_TITLE, subject, [style.key for style in styles.values()])
     sketch.axes("share of the baseline's median (%)", "")
     sketch.x_axis(showgrid=True, zeroline=False, ticksuffix=" %", nticks=5)
-    sketch.name_rows([METRICS[name].title if name in METRICS else name for name in drawn])
+    sketch.name_rows([wording.title(name) for name in drawn])
     sketch.upright(100.0, GREY)
     before, after = _shares(drawn, 0), _shares(drawn, 1)
     ends = [end for share in (*before, *after) for end in (share.low, share.median, share.high)]
@@ -69,8 +70,7 @@ def _shares(drawn: Mapping[str, tuple[Spread, Spread]], side: int) -> list[_Shar
     shares = []
     for row, (name, spreads) in enumerate(drawn.items()):
         hundred, spread = spreads[0].median, spreads[side]
-        unit = METRICS[name].unit if name in METRICS else ""
-        told = f"{number(spread.median)} {unit}, {number(spread.min)} to {number(spread.max)}, n {spread.n}"
+        told = typeset(f"{wording.median(name, spread)} {wording.unit(name)}, {wording.span(name, spread)}")
         low, median, high = (v / hundred * 100.0 for v in (spread.min, spread.median, spread.max))
         shares.append(_Share(row + _OFFSETS[side], median, low, high, f"{name}: {told}"))
     return shares

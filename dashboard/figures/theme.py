@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from contract.rest import DeviceReportView, DeviceView, Point
+from measures import wording
+from measures.wording import typeset
 
 BLUE: Final = "#2f7fd1"
 BLUE_FILL: Final = "rgba(47, 127, 209, 0.18)"
@@ -33,9 +35,6 @@ TITLE_SIZE_PX: Final = 15
 TITLE_WIDTH_CHARACTERS: Final = 46
 """Fits a figure of 340 pixels, the width of a small screen."""
 LINE_PX: Final = 19
-MINUS: Final = "\u2212"
-BIG: Final = 1e9
-"""From here on a number is written with an exponent."""
 ROW_PX: Final = 56
 HEIGHT_PX: Final = 300
 
@@ -102,16 +101,10 @@ def finite(points: Iterable[Point]) -> list[Point]:
 
 
 def number(value: float) -> str:
-    """A value as a person reads it: three significant digits, thousands apart by a thin space."""
-    if not math.isfinite(value):
-        return "not finite"
-    if abs(value) >= BIG:
-        return f"{value:.3g}"
-    shown = f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 100 else f"{value:.3g}"
-    return shown.replace("-", MINUS)
+    """As everywhere, set for a page."""
+    return typeset(wording.number(value))
 
 
-def signed_percent(percent: float) -> str:
-    """A change with its sign."""
-    shown = f"{percent:+.1f}" if abs(percent) < BIG else f"{percent:+.3g}"
-    return f"{shown.replace('-', MINUS)}\u00a0%"
+def signed_percent(percent: float | None) -> str:
+    """A change with its sign, set for a page."""
+    return typeset(wording.change(percent))

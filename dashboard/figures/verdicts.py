@@ -6,7 +6,6 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from contract.metrics import METRICS
 from contract.rest import DeviceReportView, MetricVerdict
 from dashboard.figures.sketch import Sketch, empty_figure
 from dashboard.figures.theme import (
@@ -15,11 +14,11 @@ from dashboard.figures.theme import (
     GREY,
     OCHRE,
     VERMILION,
-    number,
     plain,
     signed_percent,
     subject_of,
 )
+from measures.wording import interval, title, typeset
 
 VERDICT_COLOURS: Final = {
     "improved": GREEN,
@@ -69,7 +68,7 @@ def _draw(sketch: Sketch, row: int, verdict: MetricVerdict) -> None:
         mode="markers",
         marker={"color": colour, "size": 11},
         name=plain(verdict.metric),
-        text=[f"{_told(verdict)}; interval {number(low)} to {number(high)} %, {verdict.pairs} pairs"],
+        text=[f"{_told(verdict)}; interval {typeset(interval((low, high), None))}, {verdict.pairs} pairs"],
     )
 
 
@@ -80,9 +79,8 @@ def _ends(verdict: MetricVerdict) -> tuple[float, ...]:
 
 
 def _told(verdict: MetricVerdict) -> str:
-    """Title (the bare name of a metric that this version does not know), change and verdict."""
-    title = METRICS[verdict.metric].title if verdict.metric in METRICS else verdict.metric
-    return f"{title}: {signed_percent(verdict.change_percent or 0.0)}, {verdict.verdict.replace('_', ' ')}"
+    change = signed_percent(verdict.change_percent or 0.0)
+    return f"{title(verdict.metric)}: {change}, {verdict.verdict.replace('_', ' ')}"
 
 
 def _interval(verdict: MetricVerdict, change: float) -> tuple[float, float]:

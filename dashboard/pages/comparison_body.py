@@ -6,13 +6,14 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from contract.metrics import METRICS
-from contract.rest import Comparison, DeviceReportView, Spread
+from contract.rest import Comparison, DeviceReportView
 from dashboard.figures.comparison import spreads_figure
-from dashboard.figures.theme import number, subject_of
+from dashboard.figures.theme import subject_of
+from dashboard.pages.run_report import metric_name, spread_cell
 from dashboard.parts.badges import virtual_badge
 from dashboard.parts.panels import graph, notice, panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import change, is_better, metric_definition, metric_title, spread_span
+from measures.wording import apart, moved, typeset
 
 _COLUMNS: Final = (
     Column("Metric"),
@@ -69,26 +70,11 @@ def _figure(found: Comparison, before: DeviceReportView | None, after: DeviceRep
 
 def _row(name: str, found: Comparison) -> list[Content]:
     before, after = found.metrics[name]
-    percent = found.change_percent.get(name)
+    # No colour and no "worse": the two were not measured in pairs, so nothing here is a verdict.
+    noise = html.Div(apart(found, name), className="quiet")
     return [
-        html.Span(metric_title(name), title=metric_definition(name)),
-        _spread(before),
-        _spread(after),
-        [change(percent) if percent is not None else "–", _direction(name, found)],
+        metric_name(name),
+        spread_cell(name, before),
+        spread_cell(name, after),
+        [typeset(moved(name, before, after)), noise],
     ]
-
-
-def _spread(spread: Spread) -> Content:
-    return [html.Strong(number(spread.median)), html.Div(spread_span(spread), className="quiet")]
-
-
-def _direction(name: str, found: Comparison) -> Component | str:
-    """Better or worse in words, where the trials of the two lie apart; no verdict even then."""
-    percent, is_beyond = found.change_percent.get(name), found.beyond_noise.get(name)
-    better = is_better(name, percent) if percent is not None else None
-    if better is None:
-        return ""
-    if not is_beyond:
-        text = "too few trials to say" if is_beyond is None else "within the noise"
-        return html.Div(text, className="quiet")
-    return html.Div("better" if better else "worse", className="better" if better else "worse")

@@ -14,7 +14,8 @@ from dashboard.pages.reading import Failed, read
 from dashboard.parts.badges import badge, moment, virtual_badge
 from dashboard.parts.panels import command, loading, notice, page_head, panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import megabytes, words
+from dashboard.wording import words
+from measures.wording import megabytes, typeset
 
 REFRESH_MS: Final = 5_000
 _COLUMNS: Final = (
@@ -86,7 +87,7 @@ def _counts(devices: Sequence[DeviceView]) -> str:
 
 
 def _row(device: DeviceView, working: Mapping[str, RunView]) -> list[Content]:
-    memory = f"{megabytes(device.memory_bytes)} memory" if device.memory_bytes is not None else ""
+    memory = f"{typeset(megabytes(device.memory_bytes))} memory" if device.memory_bytes is not None else ""
     mark = virtual_badge() if device.virtual else html.Div(str(device.kind), className="quiet")
     return [
         [html.Strong(device.device_id), " ", mark],

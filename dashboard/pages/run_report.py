@@ -8,27 +8,18 @@ from dash.development.base_component import Component
 
 from contract.events import Conditions
 from contract.metrics import METRICS
-from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
+from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport, Spread
 from dashboard.figures.pairs import paired_wall_figure
-from dashboard.figures.theme import number
+from dashboard.figures.theme import number, signed_percent
 from dashboard.figures.ttft import ttft_spread_figure
 from dashboard.figures.verdicts import verdict_figure
 from dashboard.pages.run_head import facts_list
 from dashboard.parts.badges import badge, virtual_badge
 from dashboard.parts.panels import graph, grid, notice, panel, tile
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import (
-    change,
-    gate_verdict,
-    megabytes,
-    metric_definition,
-    metric_title,
-    reduction,
-    sentence,
-    speedup,
-    spread_span,
-    words,
-)
+from dashboard.wording import gate_verdict, metric_definition, sentence, words
+from measures import wording
+from measures.wording import typeset
 
 _GATE_COLUMNS: Final = (
     Column("Metric"),
@@ -99,15 +90,15 @@ def arm_order(found: DeviceReportView, baseline: str, candidate: str) -> list[st
 def _tiles(found: DeviceReportView, report: RunReport) -> Component:
     """Reduction and speed-up stand side by side: they are two figures, and neither is a token rate."""
     walls = [
-        tile(f"Wall time, {arm}", f"{number(spread.median)} s", spread_span(spread))
+        tile(f"Wall time, {arm}", f"{number(spread.median)} s", typeset(wording.span("wall_s", spread)))
         for arm in (report.baseline, report.candidate)
         if arm in found.arms and (spread := found.arms[arm].metrics.get("wall_s"))
     ]
     against = f"{report.candidate} against {report.baseline}, medians"
     return html.Div(
         [
-            tile("Reduction", reduction(found.wall_reduction_percent), against),
-            tile("Speed-up", speedup(found.speedup), against),
+            tile("Reduction", typeset(wording.reduction(found.wall_reduction_percent)), against),
+            tile("Speed-up", wording.speedup(found.speedup), against),
             *walls,
         ],
         className="tiles",
@@ -130,29 +121,21 @@ def _verdicts(verdicts: Sequence[MetricVerdict]) -> Component:
 def _verdict_row(verdict: MetricVerdict) -> list[Content]:
     dropped = f" ({verdict.pairs_dropped} dropped)" if verdict.pairs_dropped else ""
     return [
-        _metric_name(verdict.metric),
+        metric_name(verdict.metric),
         badge(verdict.verdict),
-        change(verdict.change_percent) if verdict.change_percent is not None else "–",
-        _interval(verdict),
-        f"{verdict.p_value:.3g}" if verdict.p_value is not None else "–",
+        signed_percent(verdict.change_percent),
+        typeset(wording.interval(verdict.interval_percent, verdict.interval_confidence)),
+        number(verdict.p_value) if verdict.p_value is not None else wording.NONE,
         f"{verdict.pairs}{dropped}",
-        f"{verdict.mde_percent:.1f} %" if verdict.mde_percent is not None else "–",
+        typeset(wording.percent(verdict.mde_percent)),
         f"{verdict.floor_percent:g} %",
         verdict.reason or "–",
     ]
 
 
-def _interval(verdict: MetricVerdict) -> str:
-    """With its coverage where so few pairs give less than the usual 95 %."""
-    if verdict.interval_percent is None:
-        return "–"
-    low, high = map(change, verdict.interval_percent)
-    covered = verdict.interval_confidence
-    return f"{low} to {high}" + (f" (covers {covered * 100:.0f} %)" if covered and covered < 0.95 else "")
-
-
-def _metric_name(name: str) -> Component:
-    return html.Span(metric_title(name), title=metric_definition(name))
+def metric_name(name: str) -> Component:
+    """Title with its unit; what is measured, on hover."""
+    return html.Span(wording.title_with_unit(name), title=metric_definition(name))
 
 
 def _metrics(found: DeviceReportView, arms: Sequence[str]) -> Component:
@@ -161,18 +144,20 @@ def _metrics(found: DeviceReportView, arms: Sequence[str]) -> Component:
     names = [name for name in METRICS if name in present] + sorted(present - METRICS.keys())
     columns = [Column("Metric"), *(Column(arm, is_number=True) for arm in arms)]
     rows: list[list[Content]] = [
-        [_metric_name(name), *(_spread(found.arms[arm], name) for arm in arms)] for name in names
+        [metric_name(name), *(spread_cell(name, found.arms[arm].metrics.get(name)) for arm in arms)]
+        for name in names
     ]
     trials: list[Content] = [_trials(found.arms[arm]) for arm in arms]
     caption = "Medians over trials, with the smallest and greatest value"
     return panel("Metrics", [table(columns, [["Trials", *trials], *rows], caption)])
 
 
-def _spread(arm: ArmReport, name: str) -> Content:
-    spread = arm.metrics.get(name)
+def spread_cell(name: str, spread: Spread | None) -> Content:
+    """Median, and below it the range; the unit stands in the row's name."""
     if spread is None:
-        return "–"
-    return [html.Strong(number(spread.median)), html.Div(spread_span(spread), className="quiet")]
+        return wording.NONE
+    span = html.Div(typeset(wording.span(name, spread)), className="quiet")
+    return [html.Strong(typeset(wording.median(name, spread))), span]
 
 
 def _trials(arm: ArmReport) -> str:
@@ -180,7 +165,9 @@ def _trials(arm: ArmReport) -> str:
 
 
 def _budget(arm: ArmReport) -> Component:
-    rows: list[list[Content]] = [[row.name, megabytes(row.size_bytes), row.note or "–"] for row in arm.budget]
+    rows: list[list[Content]] = [
+        [row.name, typeset(wording.megabytes(row.size_bytes)), row.note or "–"] for row in arm.budget
+    ]
     title = f"Memory budget, {arm.arm}"
     return panel(title, [table(_BUDGET_COLUMNS, rows, f"Memory budget of the arm {arm.arm}")], class_name="")
 
@@ -205,7 +192,7 @@ def _conditions(conditions: Conditions | None) -> Component:
 def _condition(name: str, value: Any) -> tuple[str, Content]:
     """Name and value as a person reads them; a size in bytes becomes MB."""
     if name.endswith("_bytes") and isinstance(value, int):
-        return words(name.removesuffix("_bytes")), megabytes(value)
+        return words(name.removesuffix("_bytes")), typeset(wording.megabytes(value))
     return words(name), _value(value)
 
 

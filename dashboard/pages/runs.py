@@ -16,7 +16,8 @@ from dashboard.pages.reading import Failed, read
 from dashboard.parts.badges import badge, moment, virtual_badge
 from dashboard.parts.panels import command, loading, notice, page_head, panel
 from dashboard.parts.tables import Column, Content, table
-from dashboard.wording import gate_verdict, reduction, speedup
+from dashboard.wording import gate_verdict
+from measures.wording import reduction, speedup, typeset
 
 REFRESH_MS: Final = 5_000
 KEPT_RESULTS: Final = 512
@@ -164,5 +165,5 @@ def _short(run_id: str) -> str:
 
 def _headline(device: DeviceResult) -> Component:
     marks: list[Component | str] = [" ", virtual_badge()] if device.virtual else []
-    told = f"{reduction(device.wall_reduction_percent)}, {speedup(device.speedup)}"
+    told = typeset(f"{reduction(device.wall_reduction_percent)}, {speedup(device.speedup)}")
     return html.Div([told, html.Div([device.device_model, *marks], className="quiet")])

@@ -7,8 +7,10 @@ from typing import Any
 
 import structlog
 
-from contract.agent_api import DeviceReport, HeldLease, Hello, HelloAnswer
+from contract.agent_api import DeviceReport, HeldLease, Hello, HelloAnswer, ResultRequest
+from contract.failures import FailureReason
 from contract.ids import AttemptId, DeviceId
+from contract.run_end import RunEnd
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.resumption import open_spool
 from device_agent.attempt.runner import AttemptRunner, Surroundings
@@ -21,7 +23,7 @@ from device_agent.floor.settings import AgentSettings
 from device_agent.floor.version import agent_version
 from device_agent.loop.claims import ClaimDesk
 from device_agent.loop.identity import ADVICE, enroll
-from device_agent.probes.host import host_health
+from device_agent.probes.host import disk_refusal, host_health
 from device_agent.targets.call import DeviceCall
 from device_agent.targets.port import Fleet, Target
 from rest.backoff import Backoff
@@ -64,6 +66,7 @@ class Agent:
         self._answer: HelloAnswer | None = None
         self._told: dict[DeviceId, tuple[object, ...] | None] = {}
         self._hello_now = asyncio.Event()
+        self._disk_refusal = ""
         self.over_budget = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -204,6 +207,10 @@ class Agent:
             _log.info("attempt_known", attempt_id=grant.lease.attempt_id)
             self._desk.forget(target.device_id)
             return
+        except OSError as error:
+            await self._decline(grant, f"the device agent's disk took no attempt: {error.strerror}")
+            self._desk.forget(target.device_id)
+            return
         self._desk.forget(target.device_id)
         delivery = self._deliver(folder)
         await self._run(target, AttemptRunner(delivery, target, self._around))
@@ -211,6 +218,13 @@ class Agent:
         while not (delivery.settled or self._shutdown.is_set()) and monotonic_ns() < deadline_ns:
             await asyncio.sleep(self._settings.tick_s)
         self._check_budget()
+
+    async def _decline(self, grant: Grant, detail: str) -> None:
+        """Give an attempt back that there is no room for; AgentError when the controller cannot be told."""
+        _log.error("attempt_declined", attempt_id=grant.lease.attempt_id, detail=detail)
+        end = RunEnd.because(FailureReason.STORAGE_HOST, detail)
+        result = ResultRequest(**dict(end), fence=grant.lease.fence, last_seq={})
+        await self._client.finish(grant.lease.attempt_id, result)
 
     async def _run(self, target: Target, runner: AttemptRunner) -> None:
         self._runners[target.device_id] = runner
@@ -232,12 +246,24 @@ class Agent:
             call = DeviceCall(target.report, f"the report of {target.device_id}")
             self._reporting[target.device_id] = call
         try:
-            return await call.result(_REPORT_DEADLINE_S)
+            return await self._with_disk(await call.result(_REPORT_DEADLINE_S))
         except DeviceCallHangsError as error:
             _log.error("device_hangs", device_id=target.device_id, detail=str(error), stack=error.stack)
         except OSError as error:
             _log.error("device_report_failed", device_id=target.device_id, detail=str(error))
         return None
+
+    async def _with_disk(self, report: DeviceReport | None) -> DeviceReport | None:
+        """A disk that takes no file makes every device of this host wait: an attempt needs a folder."""
+        refusal = await asyncio.to_thread(disk_refusal, self._settings.agent_home)
+        if refusal != self._disk_refusal:
+            self._disk_refusal = refusal
+            log = _log.error if refusal else _log.info
+            log("disk_takes_nothing" if refusal else "disk_takes_files", detail=refusal)
+        if report is None or not refusal or FailureReason.STORAGE_HOST in report.reasons:
+            return report
+        reasons = [FailureReason.STORAGE_HOST.value, *report.reasons]
+        return report.model_copy(update={"ready": False, "reasons": reasons})
 
     async def _say_hello(self) -> None:
         backoff = Backoff(self._settings.retry_first_s, self._settings.retry_cap_s)

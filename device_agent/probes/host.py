@@ -4,6 +4,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import psutil
 
@@ -19,6 +20,17 @@ def host_health(home: Path, spool_backlog_events: int) -> HostHealth:
         resident_bytes=own.memory_info().rss,
         spool_backlog_events=spool_backlog_events,
     )
+
+
+def disk_refusal(home: Path) -> str:
+    """Why the disk of `home` takes no new file, "" when it does: free bytes say nothing of inodes."""
+    try:
+        with TemporaryFile(dir=home) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 class OthersCpu:

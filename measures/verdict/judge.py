@@ -19,6 +19,7 @@ from measures.statistics.hodges_lehmann import estimate, interval
 from measures.statistics.mde import minimum_detectable_log
 from measures.statistics.sign_flip import sign_flip_p
 from measures.verdict.pairs import Drops, Pair, drops_of, log_ratios
+from measures.wording import change
 
 
 class VerdictWord(StrEnum):
@@ -205,8 +206,8 @@ def _why_no_pair(pairs: Sequence[Pair]) -> str:
 
 
 def _conclude(evidence: _Evidence, bar: _Bar, used: int) -> tuple[VerdictWord, str]:
-    change = f"{evidence.statistic_percent:+.2f} %"
-    claim = f"{change} over the pairs, {evidence.alternative}, p {evidence.p_value:.4g} at {bar.alpha:g}"
+    shown = change(evidence.statistic_percent, digits=2)
+    claim = f"{shown} over the pairs, {evidence.alternative}, p {evidence.p_value:.4g} at {bar.alpha:g}"
     floor = f"floor {bar.floor_percent:g} %"
     if evidence.p_value <= bar.alpha:
         if abs(evidence.statistic_percent) <= bar.floor_percent:
@@ -217,7 +218,7 @@ def _conclude(evidence: _Evidence, bar: _Bar, used: int) -> tuple[VerdictWord, s
     if obstacle is None:
         low, high = evidence.interval_percent
         return VerdictWord.SAME, (
-            f"the interval {low:+.2f} to {high:+.2f} % lies within the {floor}; "
+            f"the interval {change(low, 2)} to {change(high, 2)} lies within the {floor}; "
             f"a worsening of {evidence.mde_percent:.2f} % would have been seen"
         )
     if 2.0**-used > bar.alpha:
@@ -231,7 +232,8 @@ def _obstacle_to_same(evidence: _Evidence, bar: _Bar) -> str | None:
         return "one pair has no interval"
     low, high = evidence.interval_percent
     if low < -bar.floor_percent or high > bar.floor_percent:
-        return f"the interval {low:+.2f} to {high:+.2f} % reaches beyond the floor {bar.floor_percent:g} %"
+        interval = f"{change(low, 2)} to {change(high, 2)}"
+        return f"the interval {interval} reaches beyond the floor {bar.floor_percent:g} %"
     if evidence.mde_percent is None or evidence.mde_percent > bar.floor_percent:
         seen = "nothing" if evidence.mde_percent is None else f"only {evidence.mde_percent:.2f} % or more"
         return f"{seen} could have been seen, the floor is {bar.floor_percent:g} %"

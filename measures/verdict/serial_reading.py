@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from measures.errors import AnalysisInputError
 from measures.metrics.change import reduction_percent, speedup
+from measures.wording import change as change_text
+from measures.wording import number, reduction
+from measures.wording import speedup as speedup_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,11 @@ class Change:
             return f"{self.metric} not measured in both arms"
         before, after = _shown(self.baseline), _shown(self.candidate)
         doubt = ", not established" if self.move is Move.UNCLEAR else ""
-        return f"{self.metric} {before} to {after} {self.unit}, {self.percent:+.1f} %{doubt}"
+        return f"{self.metric} {before} to {after} {self.unit}, {change_text(self.percent)}{doubt}"
 
 
 def _shown(value: float | None) -> str:
-    """Four digits, and never an exponent for what a person can read without."""
-    if value is None:
-        return "unknown"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "unknown" if value is None else number(value)
 
 
 class Finding(StrEnum):
@@ -234,12 +234,9 @@ def _sentence(finding: Finding, text: str, rests_on: tuple[Change, ...]) -> Sent
 
 
 def _wall_sentence(baseline_s: float, candidate_s: float, change: Change) -> Sentence:
-    less = reduction_percent(baseline_s, candidate_s)
-    much = f"{less:.1f} % less" if less >= 0 else f"{-less:.1f} % more"
-    text = (
-        f"Wall time {baseline_s:.4g} s to {candidate_s:.4g} s: {much} time, "
-        f"{speedup(baseline_s, candidate_s):.2f} times as fast."
-    )
+    less = reduction(reduction_percent(baseline_s, candidate_s))
+    faster = speedup_text(speedup(baseline_s, candidate_s))
+    text = f"Wall time {number(baseline_s)} s to {number(candidate_s)} s: {less}, {faster}."
     return Sentence(Finding.WALL_TIME, text, (change,))
 
 

@@ -4,14 +4,11 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from client.figures_as_text import interval, less_time, number, spread
 from client.render import HEADLINE_METRICS, report_view
 from client.render_lists import device_view, graphs_view, reason_text, runs_table, workload_view
-from contract.rest import RunReport, Spread, WorkloadRequest
+from contract.rest import RunReport, WorkloadRequest
 from contract.states import JobOutcome
 from tests.client.conftest import AddRun
 from tests.fakes.rest_controller import host_device
@@ -79,34 +76,6 @@ def test_workloads_graphs_and_devices_have_their_facts() -> None:
     graphs = compile_request(WorkloadRequest(name="chain"))
     assert "output of planner/0" in _shown(graphs_view(graphs), 200)
     assert "8.0 GB" in _shown(device_view(host_device()), 80)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (0.01234, "0.0123"), (1.0, "1.00"), (12.345, "12.3"), (123.4, "123"), (12345.6, "12346")],
-)
-def test_numbers_have_three_digits_and_no_exponent(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-@given(st.floats(min_value=1e-6, max_value=1e12))
-def test_a_shown_number_is_within_half_a_per_cent(value: float) -> None:
-    assert float(number(value)) == pytest.approx(value, rel=0.005)
-
-
-def test_a_spread_has_its_unit_and_range() -> None:
-    values = Spread(median=12.34, min=11.0, max=13.0, n=5)
-    assert spread("wall_s", values) == "12.3 s (11.0 to 13.0)"
-    assert spread("kv_hit_rate_tokens", Spread(median=0.5, min=0.5, max=0.5, n=1)) == "50.0 %"
-    assert spread("wall_s", None) == "–"
-    assert interval((-1.0, 2.0), 0.96) == "-1.0 % to +2.0 %"
-    assert interval((-1.0, 2.0), 0.5) == "-1.0 % to +2.0 % (covers 50 %)"
-    assert interval(None, None) == "–"
-
-
-def test_less_and_more_time_are_never_mixed_up() -> None:
-    assert less_time(60.0, 2.5) == "60.0 % less wall time, 2.50 times as fast"
-    assert less_time(-25.0, 0.8) == "25.0 % more wall time, 0.80 times as fast"
 
 
 def test_a_reason_of_the_registry_says_what_to_do_and_a_sentence_stays_as_it_is() -> None:

@@ -26,7 +26,7 @@ Calibrate = Callable[..., tuple[CalibrateExit, list[BaseModel]]]
 def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     (home / "models").mkdir(parents=True)
-    (home / "models" / "m.gguf").write_bytes(b"weights")
+    (home / "models" / "m.gguf").write_bytes(b"GGUF weights")
     return home
 
 

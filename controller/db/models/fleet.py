@@ -56,6 +56,7 @@ class DeviceRow(Row):
     models: Mapped[list[str]] = mapped_column(JSON, default=list)
     labels: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    """What its agent says of it; `model_problems` holds those of its models folder."""
     calibrations: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default="[]")
     """Each a Calibration, as its agent last reported them."""
     faults_in_a_row: Mapped[int] = mapped_column(default=0)

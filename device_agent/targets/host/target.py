@@ -19,7 +19,7 @@ from device_agent.floor.errors import FolderDamagedError
 from device_agent.floor.settings import AgentSettings
 from device_agent.targets.host.calibrations import shelf_of
 from device_agent.targets.host.subprocess import adopt, launch
-from device_agent.targets.models import model_names, model_path
+from device_agent.targets.models import model_names, model_path, model_problems
 from device_agent.targets.port import RuntimeProcess
 from device_agent.targets.socket_place import socket_folder, socket_name
 
@@ -64,6 +64,7 @@ class HostTarget:
             os_build=platform.version()[:200],
             memory_bytes=psutil.virtual_memory().total,
             models=models,
+            model_problems=model_problems(settings.models_folder),
             labels={"arch": platform.machine(), "host": platform.node()},
             properties={"cores": os.cpu_count(), "cpu": _cpu_name(), "python": platform.python_version()},
             calibrations=self._shelf.current(),

@@ -45,30 +45,6 @@ def test_foreign_text_cannot_become_markup() -> None:
     assert theme.plain('<a href="x">') == '&lt;a href="x"&gt;'
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (0.0, "0"),
-        (0.71, "0.71"),
-        (18.44, "18.4"),
-        (9120.4, "9\u202f120"),
-        (-0.5, "−0.5"),
-        (2.5e12, "2.5e+12"),
-        (math.nan, "not finite"),
-        (-math.inf, "not finite"),
-    ],
-)
-def test_a_number_has_three_digits_that_count(value: float, told: str) -> None:
-    assert theme.number(value) == told
-
-
-@pytest.mark.parametrize(
-    ("value", "told"), [(-62.41, "−62.4\u00a0%"), (0.0, "+0.0\u00a0%"), (4e12, "+4e+12\u00a0%")]
-)
-def test_a_change_has_a_sign(value: float, told: str) -> None:
-    assert theme.signed_percent(value) == told
-
-
 @given(st.lists(st.builds(Point, t_s=st.floats(), value=st.floats())))
 def test_only_points_that_can_be_drawn_are_left_in_order_of_time(points: list[Point]) -> None:
     drawn = theme.finite(points)

@@ -25,8 +25,8 @@ def test_reduction_and_speed_up_stand_side_by_side_with_both_walls() -> None:
     text = _text()
     assert "Reduction 62.5 % less time paged against serial, medians" in text
     assert "Speed-up 2.67 times as fast paged against serial, medians" in text
-    assert "Wall time, serial 18.4 s 17.8–19.1, n 6" in text
-    assert "Wall time, paged 6.9 s" in text
+    assert "Wall time, serial 18.4 s 17.8 to 19.1, n 6" in text
+    assert "Wall time, paged 6.90 s" in text
 
 
 def test_the_gate_shows_verdict_exit_code_and_reason() -> None:

@@ -134,3 +134,46 @@ def test_a_bug_at_one_device_ends_its_attempt_and_nothing_else(tmp_path: Path) -
         reason = FailureReason.AGENT_BUG if broken else None
         assert attempt.result.reason is reason, json.dumps(attempt.result.detail)
     assert targets[0].device_id in controller.fences
+
+
+def test_a_disk_that_takes_no_file_makes_the_device_wait_and_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller = FakeController()
+
+    class Emptied(HostTarget):
+        """A file stands where its agent's home was: nothing can be made there."""
+
+        def report(self) -> DeviceReport:
+            home = tmp_path / "agent"
+            if home.is_dir():
+                home.rename(tmp_path / "away")
+                home.write_text("no folder")
+            return super().report()
+
+    controller.submit(attempt_spec())
+    serve(controller, tmp_path, [Emptied], lambda: len(controller.hellos) >= 1)
+    (device,) = controller.hellos[-1].devices
+    assert (device.ready, device.reasons) == (False, ["storage_host"])
+    assert controller.attempts == {}
+    assert capsys.readouterr().out.count("disk_takes_nothing") == 1
+
+
+def test_an_attempt_without_room_for_its_folder_is_given_back_with_the_reason(tmp_path: Path) -> None:
+    controller = FakeController()
+
+    class Filling(HostTarget):
+        """The place of its attempts is taken once it is ready."""
+
+        def report(self) -> DeviceReport:
+            report = super().report()
+            place = tmp_path / "agent/attempts"
+            if place.is_dir():
+                place.rmdir()
+                place.write_text("no folder")
+            return report
+
+    spec = controller.submit(attempt_spec())
+    serve(controller, tmp_path, [Filling], lambda: spec.attempt_id in controller.attempts)
+    result = controller.result_of(spec)
+    assert (result.outcome, result.reason) == ("errored", FailureReason.STORAGE_HOST)

@@ -130,7 +130,7 @@ def test_sooner_for_every_agent_and_later_for_a_single_call_are_both_said() -> N
     serial, paged = replace(SERIAL, call_ttft_ns=100e6), ArmMedians(50.0, 1e9, 800e6, 20.0, 160.3e6)
     said = {sentence.finding: sentence.text for sentence in read_result(serial, paged, level_percent=5.0)}
     assert "no agent's first token is later" in said[F.SCHEDULING_WORKS]
-    assert "call's TTFT 100 to 160.3 ms, +60.3 %" in said[F.CALLS_WAIT_LONGER]
+    assert "call's TTFT 100 to 160 ms, +60.3 %" in said[F.CALLS_WAIT_LONGER]
     assert F.CALLS_WAIT_LONGER not in {
         sentence.finding for sentence in _read("down", "down", "down", "level")
     }

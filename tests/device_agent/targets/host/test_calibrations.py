@@ -20,7 +20,7 @@ def settings(tmp_path: Path) -> AgentSettings:
     chosen = AgentSettings.model_validate({"home": tmp_path, "disk_floor_bytes": 0})
     chosen.agent_home.mkdir(parents=True)
     chosen.models_folder.mkdir()
-    (chosen.models_folder / "m.gguf").write_bytes(b"weights")
+    (chosen.models_folder / "m.gguf").write_bytes(b"GGUF weights")
     return chosen
 
 
@@ -46,7 +46,7 @@ def test_a_new_measurement_replaces_that_of_the_same_kernels_and_precision_only(
 def test_another_model_under_the_name_makes_it_stale_and_one_warning_says_so(settings: AgentSettings) -> None:
     shelf = shelf_of(settings)
     shelf.keep(calibration_report())
-    (settings.models_folder / "m.gguf").write_bytes(b"other weights")
+    (settings.models_folder / "m.gguf").write_bytes(b"GGUF other weights")
     with capture_logs() as logs:
         assert shelf.current() == shelf.current() == []
     (line,) = logs

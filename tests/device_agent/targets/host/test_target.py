@@ -34,7 +34,7 @@ def test_the_host_is_a_target(tmp_path: Path) -> None:
 
 def test_a_full_disk_makes_it_unready_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
-    (tmp_path / "models/m.gguf").write_bytes(b"")
+    (tmp_path / "models/m.gguf").write_bytes(b"GGUF")
     report = HostTarget(settings(tmp_path, disk_floor_bytes=1 << 60)).report()
     assert (report.ready, report.reasons) == (False, ["storage_host"])
 

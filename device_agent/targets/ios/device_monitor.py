@@ -32,7 +32,7 @@ from device_agent.targets.ios.worker import (
     worker_environment,
     worker_program,
 )
-from device_agent.targets.models import model_names
+from device_agent.targets.models import model_names, model_problems
 from rest.backoff import Backoff
 
 _log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ _SETTLE_S = 0.5
 PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL, WorkerErrorKind.BROKEN})
 
 
-class Attendant:
+class DeviceMonitor:
     """Lives as long as the agent, also while its device is away. All but `report` belongs to the loop."""
 
     def __init__(
@@ -301,6 +301,7 @@ class Attendant:
             memory_bytes=about.memory_bytes if about is not None else None,
             virtual=virtual,
             models=model_names(self.settings.models_folder),
+            model_problems=model_problems(self.settings.models_folder),
             labels={"host": os.uname().nodename},
             properties={
                 "ladder": as_properties(steps),
