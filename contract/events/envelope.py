@@ -3,7 +3,6 @@
 One writer per stream: `control`, `samples` and `log` are written by the runtime, `device_agent` by the
 device agent. Each stream counts its events from 1 without a gap. `t_mono_ns` is the writer's own
 monotonic clock and is only ever subtracted from itself: never compare `device_agent` with the others.
-Source: service.md 8.6, style.md section 5.
 """
 
 from enum import StrEnum

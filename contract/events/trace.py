@@ -1,4 +1,4 @@
-"""The trace (B10): every block, share, copy, eviction, prefix hit and batch."""
+"""The trace: every block, share, copy, eviction, prefix hit and batch."""
 
 from typing import Literal
 
