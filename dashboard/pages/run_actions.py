@@ -18,7 +18,7 @@ def run_actions(run_id: str) -> html.Div:
     """The buttons. "Cancel" stays hidden until the run is known to be active."""
     trace = f"dynofarm trace {run_id}"
     cancel = dcc.ConfirmDialogProvider(
-        html.Button("Cancel", className="button"), id="run-cancel", message=_CANCEL_QUESTION
+        html.Button("Cancel this run", className="button"), id="run-cancel", message=_CANCEL_QUESTION
     )
     return html.Div(
         [

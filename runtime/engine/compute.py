@@ -1,4 +1,4 @@
-"""Where and with what an arm computes: device, kernels and precision, decided before the model is loaded."""
+"""Where and with what is computed: device, kernels and precision, decided before the model is loaded."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from runtime.tiers.cuda import tier as cuda_tier
 
 @dataclass(frozen=True, slots=True)
 class ComputeSetup:
-    """Two arms with equal setups can share one model in memory."""
+    """Equal setups can share one model in memory."""
 
     dtype: str
     placement: Placement

@@ -64,7 +64,7 @@ class ContiguousEngine:
         if longest > self._model.config.context_tokens:
             raise ContextOverflowError(longest, self._model.config.context_tokens)
         if longest > self._kv.capacity_tokens:
-            detail = "the contiguous cache of the serial arm, in tokens"
+            detail = "the contiguous cache, in tokens"
             raise PoolTooSmallError(longest, self._kv.capacity_tokens, detail)
 
     def submit(self, request: CallRequest) -> None:

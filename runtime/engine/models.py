@@ -56,7 +56,7 @@ class ModelHolder:
     def model(self, setup: ComputeSetup, threads: int) -> LlamaModel:
         """The model as `setup` says, warm, with `threads` threads per operator.
 
-        Two of them are never held at once: a trial's footprint is that of its own arm.
+        Two of them are never held at once: the footprint is that of one model.
         """
         set_compute_threads(threads)
         if self._model is None or self._setup != setup:

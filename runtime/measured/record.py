@@ -1,7 +1,8 @@
 """Facts of one trial as contract events: the only place where the engine's words become the contract's."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from contract.events import (
@@ -66,16 +67,8 @@ class TrialRecorder:
 
     def started(self) -> None:
         """The trial's wall time begins."""
-        self._emit(
-            TrialStarted(
-                seq=PENDING_SEQ,
-                t_mono_ns=time.monotonic_ns(),
-                trial=self._trial,
-                arm=self._spec.arm,
-                pair=self._spec.pair,
-                warmup=self._spec.warmup,
-            )
-        )
+        spec = self._spec
+        self._emit(TrialStarted(**self._at(), arm=spec.arm, pair=spec.pair, warmup=spec.warmup))
 
     def finished(
         self, status: Literal["completed", "failed", "cancelled"], reason: FailureReason | None
@@ -83,57 +76,50 @@ class TrialRecorder:
         """The trial's wall time ends."""
         now_ns = time.monotonic_ns()
         if self._kv_last is not None:
-            self._sample_kv(self._kv_last, now_ns)
-        self._emit(
-            TrialFinished(seq=PENDING_SEQ, t_mono_ns=now_ns, trial=self._trial, status=status, reason=reason)
-        )
+            self._emit(KvSampled(**self._at(now_ns), **asdict(self._kv_last)))
+        self._emit(TrialFinished(**self._at(now_ns), status=status, reason=reason))
 
     def arrived(self, key: CallKey, prompt_tokens: int) -> None:
         """The call is known; TTFT counts from here."""
-        self._emit(
-            CallArrived(
-                seq=PENDING_SEQ,
-                t_mono_ns=time.monotonic_ns(),
-                trial=self._trial,
-                agent=key.agent,
-                call=key.call,
-                prompt_tokens=prompt_tokens,
-            )
-        )
+        self._emit(CallArrived(**self._at(), **_of(key), prompt_tokens=prompt_tokens))
 
     def decided(self, decision: StartToolWait | FinishToolWait | RetryCall | EndAgent) -> None:
         """What the task graph said of tools, retries and ends of agents."""
-        at: dict[str, Any] = {"seq": PENDING_SEQ, "t_mono_ns": time.monotonic_ns(), "trial": self._trial}
+        at = self._at()
         match decision:
             case StartToolWait(key, tool):
-                self._emit(ToolWaitStarted(**at, agent=key.agent, call=key.call, tool=tool))
+                self._emit(ToolWaitStarted(**at, **_of(key), tool=tool))
             case FinishToolWait(key, tool):
-                self._emit(ToolWaitFinished(**at, agent=key.agent, call=key.call, tool=tool))
+                self._emit(ToolWaitFinished(**at, **_of(key), tool=tool))
             case RetryCall(key, retry, reason):
-                self._emit(AgentRetried(**at, agent=key.agent, call=key.call, retry=retry, reason=reason))
+                self._emit(AgentRetried(**at, **_of(key), retry=retry, reason=reason))
             case EndAgent(agent, status, retries, reason):
                 self._emit(AgentFinished(**at, agent=agent, status=status, retries=retries, reason=reason))
 
     def happened(self, fact: Fact) -> None:
-        """One fact of the arm."""
+        """One fact of the generator."""
+        at = self._at(fact.t_ns)
         if isinstance(fact, StepRan):
-            self._ran(fact)
+            decode, prefill = _members(fact.decode), _members(fact.prefill)
+            duration_ns = fact.duration_ns
+            self._emit(
+                BatchExecuted(**at, step=fact.step, decode=decode, prefill=prefill, duration_ns=duration_ns)
+            )
             return
-        at: dict[str, Any] = {"seq": PENDING_SEQ, "t_mono_ns": fact.t_ns, "trial": self._trial}
-        of: dict[str, Any] = {"agent": fact.key.agent, "call": fact.key.call}
+        at |= _of(fact.key)
         match fact:
             case TokenMade():
-                self._emit(TokenEmitted(**at, **of, index=fact.index, token_id=fact.token_id))
+                self._emit(TokenEmitted(**at, index=fact.index, token_id=fact.token_id))
             case Admitted():
-                self._emit(CallAdmitted(**at, **of, cached_tokens=fact.cached_tokens))
+                self._emit(CallAdmitted(**at, cached_tokens=fact.cached_tokens))
             case Preempted():
-                self._emit(SequencePreempted(**at, **of, dropped_tokens=fact.dropped_tokens))
+                self._emit(SequencePreempted(**at, dropped_tokens=fact.dropped_tokens))
             case Resumed():
-                self._emit(SequenceResumed(**at, **of, recomputed_tokens=fact.recomputed_tokens))
+                self._emit(SequenceResumed(**at, recomputed_tokens=fact.recomputed_tokens))
             case CallDone():
-                self._done(fact)
+                self._done(fact, at)
             case CallBroke():
-                self._broke(fact)
+                self._broke(fact, at)
 
     def kv(self, state: KVState | None) -> None:
         """The pool after a step; emitted at most every 50 ms, and at the trial's end."""
@@ -143,16 +129,12 @@ class TrialRecorder:
         self._kv_last = state
         if now_ns >= self._kv_due_ns:
             self._kv_due_ns = now_ns + KV_INTERVAL_NS
-            self._sample_kv(state, now_ns)
+            self._emit(KvSampled(**self._at(now_ns), **asdict(state)))
 
-    def _done(self, fact: CallDone) -> None:
+    def _done(self, fact: CallDone, at: dict[str, Any]) -> None:
         self._emit(
             CallFinished(
-                seq=PENDING_SEQ,
-                t_mono_ns=fact.t_ns,
-                trial=self._trial,
-                agent=fact.key.agent,
-                call=fact.key.call,
+                **at,
                 finish_reason=fact.finish_reason,
                 prompt_tokens=fact.prompt_tokens,
                 cached_tokens=fact.cached_tokens,
@@ -162,51 +144,29 @@ class TrialRecorder:
             )
         )
 
-    def _broke(self, fact: CallBroke) -> None:
-        at: dict[str, Any] = {"seq": PENDING_SEQ, "t_mono_ns": fact.t_ns, "trial": self._trial}
-        of: dict[str, Any] = {"agent": fact.key.agent, "call": fact.key.call}
+    def _broke(self, fact: CallBroke, at: dict[str, Any]) -> None:
         error = fact.error
         if isinstance(error, ContaminationError):
             self._emit(
                 ContaminationFound(
                     **at,
-                    **of,
                     position=error.position,
                     expected_token=error.expected_token,
                     found_token=error.found_token,
                 )
             )
         self._failures[error.reason] = f"agent {fact.key.agent}, call {fact.key.call}: {error.kind}: {error}"
-        self._emit(CallFailed(**at, **of, reason=error.reason, detail=message_text(str(error))))
+        self._emit(CallFailed(**at, reason=error.reason, detail=message_text(str(error))))
 
-    def _ran(self, fact: StepRan) -> None:
-        decode, prefill = (
-            [BatchMember(agent=key.agent, call=key.call, tokens=tokens) for key, tokens in members]
-            for members in (fact.decode, fact.prefill)
-        )
-        self._emit(
-            BatchExecuted(
-                seq=PENDING_SEQ,
-                t_mono_ns=fact.t_ns,
-                trial=self._trial,
-                step=fact.step,
-                decode=decode,
-                prefill=prefill,
-                duration_ns=fact.duration_ns,
-            )
-        )
+    def _at(self, t_ns: int | None = None) -> dict[str, Any]:
+        """What every event of the trial begins with; without a time, it is now."""
+        at_ns = time.monotonic_ns() if t_ns is None else t_ns
+        return {"seq": PENDING_SEQ, "t_mono_ns": at_ns, "trial": self._trial}
 
-    def _sample_kv(self, state: KVState, now_ns: int) -> None:
-        self._emit(
-            KvSampled(
-                seq=PENDING_SEQ,
-                t_mono_ns=now_ns,
-                trial=self._trial,
-                blocks_total=state.blocks_total,
-                blocks_used=state.blocks_used,
-                blocks_cached=state.blocks_cached,
-                blocks_free=state.blocks_free,
-                sequences_running=state.sequences_running,
-                sequences_waiting=state.sequences_waiting,
-            )
-        )
+
+def _of(key: CallKey) -> dict[str, Any]:
+    return {"agent": key.agent, "call": key.call}
+
+
+def _members(members: Iterable[tuple[CallKey, int]]) -> list[BatchMember]:
+    return [BatchMember(agent=key.agent, call=key.call, tokens=tokens) for key, tokens in members]

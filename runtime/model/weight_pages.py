@@ -21,7 +21,8 @@ _LINE_BYTES: Final = 64
 class WeightPages:
     """Copies of tensors, side by side; a slab is the system's again when the last tensor in it is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, slab_bytes: int = _SLAB_BYTES) -> None:
+        self._slab_bytes = slab_bytes
         self._slab = torch.empty(0, dtype=torch.uint8)
 
     def hold(self, tensor: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ class WeightPages:
         if not hasattr(mmap, "MADV_HUGEPAGE"):
             return tensor
         if tensor.nbytes > len(self._slab):
-            self._slab = _new_slab(max(_SLAB_BYTES, tensor.nbytes))
+            self._slab = _new_slab(max(self._slab_bytes, tensor.nbytes))
         place, self._slab = self._slab[: tensor.nbytes], self._slab[_padded(tensor.nbytes) :]
         held = place.view(tensor.dtype).view(tensor.shape)
         return held.copy_(tensor)

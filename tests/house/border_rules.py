@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from contract.problems import ProblemCode
 from tests.house.repository import Source, Violation
 
 PURE_FOLDERS = (
@@ -138,3 +139,22 @@ def clocks_in_pure_code(source: Source) -> Iterator[Violation]:
                 yield source.found(node, f"{called}() in pure code; pass the time in")
         elif isinstance(node, ast.ImportFrom) and node.module == "time":
             yield source.found(node, "pure code has no clock; pass the time in")
+
+
+# The command line and the emulator have errors of their own under these names.
+_OTHERS_SAY_TOO = {ProblemCode.BAD_REQUEST, ProblemCode.BAD_REQUEST}
+
+
+def strayed_wire_facts(source: Source) -> Iterator[Violation]:
+    """Paths and problem codes stand in contract/routes.py and contract/problems.py, and nowhere else."""
+    if source.path.parts[0] == "contract":
+        return
+    codes = {code.value for code in ProblemCode if "-" in code} - _OTHERS_SAY_TOO
+    docstrings = {id(node.value) for node in ast.walk(source.tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docstrings:
+            continue
+        if node.value.startswith(("/v1/", "/device-agent/")):
+            yield Violation(source.path, node.lineno, "name a route of contract/routes.py")
+        if node.value in codes:
+            yield Violation(source.path, node.lineno, "name a ProblemCode")

@@ -15,8 +15,11 @@ RULES = [
     border_rules.strayed_commits,
     border_rules.strayed_state_changes,
     border_rules.clocks_in_pure_code,
+    border_rules.strayed_wire_facts,
 ]
 SEEDED = [
+    (border_rules.strayed_wire_facts, "client/api.py", "x = f'/v1/runs/{run_id}'"),
+    (border_rules.strayed_wire_facts, "dashboard/pages/compare.py", "x = code == 'not-comparable'"),
     (
         border_rules.strayed_phone_imports,
         "device_agent/probes/battery.py",
@@ -54,6 +57,8 @@ SEEDED = [
     (border_rules.clocks_in_pure_code, "dashboard/figures/live.py", "from time import monotonic_ns"),
 ]
 ALLOWED = [
+    (border_rules.strayed_wire_facts, "contract/routes.py", "x = '/v1/runs'"),
+    (border_rules.strayed_wire_facts, "client/api.py", "def f():\n    '/v1/runs'"),
     (border_rules.strayed_phone_imports, "device_agent/ios_worker/link.py", "import pymobiledevice3"),
     (
         border_rules.strayed_phone_imports,

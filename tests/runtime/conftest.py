@@ -1,10 +1,13 @@
-"""One thread, since other suites run beside this one, and a tiny model once per session."""
+"""One thread, since other suites run beside this one; a tiny model; a machine with others on it."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.fakes.machine_use import FakeMachine, FakeProcess
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -24,3 +27,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.fakes.tiny_model import save_tiny_model
 
     return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    """The system's answers, in the place of psutil's."""
+    fake = FakeMachine(others_percent=0.0)
+    monkeypatch.setattr(psutil, "cpu_times", fake.cpu_times)
+    monkeypatch.setattr(psutil, "Process", FakeProcess)
+    return fake

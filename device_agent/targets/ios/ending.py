@@ -27,8 +27,8 @@ from device_agent.ios_worker.protocol import (
     RemotePath,
     WorkerErrorKind,
 )
-from device_agent.targets.ios.attendant import Attendant
 from device_agent.targets.ios.classifier import Claim, EndKind, classify, is_settled
+from device_agent.targets.ios.device_monitor import DeviceMonitor
 from device_agent.targets.ios.errors import DeviceFaultError
 from device_agent.targets.ios.evidence import (
     Evidence,
@@ -49,7 +49,7 @@ _TAIL_BYTES: Final = 256 * 1024
 _REPORT_NAMES: Final = ("JetsamEvent",)
 
 
-async def fetch_files(device: Attendant, folder: AttemptFolder, bundle_id: str) -> bool:
+async def fetch_files(device: DeviceMonitor, folder: AttemptFolder, bundle_id: str) -> bool:
     """events.jsonl from where this host's copy ends, and the log; True when all events are here.
 
     The folder on the device stays until then.
@@ -71,7 +71,7 @@ async def fetch_files(device: Attendant, folder: AttemptFolder, bundle_id: str) 
     return complete
 
 
-async def clean_up(device: Attendant, folder: AttemptFolder, bundle_id: str, *, remove: bool) -> None:
+async def clean_up(device: DeviceMonitor, folder: AttemptFolder, bundle_id: str, *, remove: bool) -> None:
     """Close what the run opened on the device; remove its folder when it is all here."""
     try:
         if remove:
@@ -88,7 +88,7 @@ async def clean_up(device: Attendant, folder: AttemptFolder, bundle_id: str, *, 
 class Gathering:
     """The search for a cause. `sight` gives what is known besides reports, as it is at that moment."""
 
-    device: Attendant
+    device: DeviceMonitor
     record: RunRecord
     reports_folder: Path
     sight: Callable[[Evidence], Evidence]

@@ -39,7 +39,7 @@ _TUNNEL_DEADLINE_S: Final = 20.0
 
 
 class Attended(Protocol):
-    """What a look needs of the attendant."""
+    """What a look needs of the monitor."""
 
     udid: DeviceId
     settings: AgentSettings

@@ -28,15 +28,15 @@ from device_agent.ios_worker.protocol import (
     Watch,
     WorkerErrorKind,
 )
-from device_agent.targets.ios.attendant import Attendant
+from device_agent.targets.ios.app_observations import AppObservations
 from device_agent.targets.ios.classifier import EndKind, run_end
 from device_agent.targets.ios.conditions import reading_of
+from device_agent.targets.ios.device_monitor import DeviceMonitor
 from device_agent.targets.ios.ending import Gathering, clean_up, fetch_files, last_memory
 from device_agent.targets.ios.errors import DeviceFaultError
 from device_agent.targets.ios.evidence import Evidence
 from device_agent.targets.ios.policy import abort_reason
 from device_agent.targets.ios.record import RunRecord, write_run
-from device_agent.targets.ios.sightings import Sightings
 from device_agent.targets.ios.start import write_lease
 from device_agent.targets.port import ExitStatus, Observation
 
@@ -52,7 +52,7 @@ _NOT_OFFERED: Final = frozenset({WorkerErrorKind.UNSUPPORTED, WorkerErrorKind.PR
 
 
 @dataclass(slots=True)
-class _Wishes:
+class _PendingRequests:
     """What the runner asked for and was not carried out yet."""
 
     signal: int | None = None
@@ -63,15 +63,15 @@ class AppRun:
     """Implements devices.port.RuntimeProcess. Everything but `pid` belongs to the agent's loop."""
 
     def __init__(
-        self, device: Attendant, folder: AttemptFolder, record: RunRecord, socket_path: Path
+        self, device: DeviceMonitor, folder: AttemptFolder, record: RunRecord, socket_path: Path
     ) -> None:
         """`follow` does the work; the device's turn is the caller's."""
         self._device = device
         self._folder = folder
         self._record = record
         self._socket_path = socket_path
-        self._sightings = Sightings(record.pid)
-        self._wishes = _Wishes()
+        self._observed = AppObservations(record.pid)
+        self._pending = _PendingRequests()
         self._wake = asyncio.Event()
         self._status: ExitStatus | None = None
         self._end: RunEnd | None = None
@@ -103,17 +103,17 @@ class AppRun:
         return self._status
 
     def terminate(self) -> None:
-        self._wish_signal(signal.SIGTERM)
+        self._request_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        self._wish_signal(signal.SIGKILL)
+        self._request_signal(signal.SIGKILL)
 
     def lease_renewed(self) -> None:
-        self._wishes.lease = True
+        self._pending.lease = True
         self._wake.set()
 
     def observations(self) -> Sequence[Observation]:
-        return self._sightings.observations()
+        return self._observed.observations()
 
     def end(self) -> RunEnd | None:
         return self._end
@@ -131,16 +131,16 @@ class AppRun:
         finally:
             self._device.on_notice = lambda notice: None
             self._device.on_presence = lambda: None
-            seen = self._sightings.exit
+            seen = self._observed.exit
             self._status = ExitStatus(seen.code, seen.signal) if seen is not None else ExitStatus(None, None)
 
-    def _wish_signal(self, number: int) -> None:
+    def _request_signal(self, number: int) -> None:
         if self._status is None and self._sent_signal != number:
-            self._wishes.signal = number
+            self._pending.signal = number
             self._wake.set()
 
     def _take(self, notice: Notice) -> None:
-        self._sightings.take(notice)
+        self._observed.take(notice)
         self._wake.set()
 
     async def _until_end(self) -> None:
@@ -161,11 +161,11 @@ class AppRun:
                     await self._wake.wait()
 
     def _ended(self) -> bool:
-        if self._sightings.exit is not None or self._sightings.absent >= _ABSENT_LOOKS:
+        if self._observed.exit is not None or self._observed.absent >= _ABSENT_LOOKS:
             return True
         if self._away_since_ns is None:
             return False
-        if self._wishes.signal == signal.SIGKILL and not self._device.attached:
+        if self._pending.signal == signal.SIGKILL and not self._device.attached:
             # Nobody can reach it, and it ends by itself: its lease is a duration on its own clock.
             return True
         away_ns = monotonic_ns() - self._away_since_ns
@@ -179,7 +179,7 @@ class AppRun:
             return
         if since_ns is None or not self._told_away:
             self._told_away = True
-            self._sightings.transport_lost(detail)
+            self._observed.transport_lost(detail)
             _log.warning("device_away", attempt_id=self._folder.attempt_id, detail=detail)
         if not self._device.attached and self._detached_s is None:
             self._detached_s = monotonic_ns() / 1e9
@@ -187,16 +187,16 @@ class AppRun:
     async def _attend(self) -> None:
         """One round with the device at hand."""
         self._was_attached = True
-        broken, self._sightings.broken = self._sightings.broken, None
+        broken, self._observed.broken = self._observed.broken, None
         if broken is not None and broken.kind not in _NOT_OFFERED:
             self._connected = False
         if not self._connected:
             await self._connect()
         if self._ended():
             return
-        await self._grant_wishes()
+        await self._carry_out_requests()
         self._judge_conditions()
-        if monotonic_ns() - self._sightings.seen_ns > seconds_ns(_SILENT_LOOK_S):
+        if monotonic_ns() - self._observed.seen_ns > seconds_ns(_SILENT_LOOK_S):
             await self._look()
 
     async def _connect(self) -> None:
@@ -205,10 +205,10 @@ class AppRun:
         described = await device.call(DESCRIBE, Nothing(), settings.device_call_s)
         device.described(described)
         if self._record.boot_id and described.boot_id != self._record.boot_id:
-            self._sightings.absent = _ABSENT_LOOKS
+            self._observed.absent = _ABSENT_LOOKS
             return
         await self._look()
-        if self._sightings.absent:
+        if self._observed.absent:
             # One look may fall between two; the second decides.
             await asyncio.sleep(_RETRY_S)
             await self._look()
@@ -223,7 +223,7 @@ class AppRun:
         )
         await device.call(WATCH, watch, _DEVELOPER_DEADLINE_S)
         self._connected = True
-        self._wishes.lease = True
+        self._pending.lease = True
         if self._detached_s is not None:
             self._reattached_s = monotonic_ns() / 1e9
         if self._away_since_ns is not None:
@@ -236,29 +236,29 @@ class AppRun:
         if found.app_pid is not None and self._record.pid is None:
             # The agent died between the launch and the note of it; the turn was ours, so is the app.
             self._record = self._record.model_copy(update={"pid": found.app_pid})
-            self._sightings.pid = found.app_pid
+            self._observed.pid = found.app_pid
             await asyncio.to_thread(write_run, self._folder.path, self._record)
         if found.app_pid is not None and found.app_pid == self._record.pid:
-            self._sightings.found()
+            self._observed.found()
         else:
-            self._sightings.absent += 1
+            self._observed.absent += 1
 
-    async def _grant_wishes(self) -> None:
+    async def _carry_out_requests(self) -> None:
         settings = self._device.settings
-        if self._wishes.lease:
-            self._wishes.lease = False
+        if self._pending.lease:
+            self._pending.lease = False
             await write_lease(self._device, self._folder, self._record.bundle_id)
-        number = self._wishes.signal
+        number = self._pending.signal
         if number is not None:
             await self._device.call(SIGNAL, Signal(pid=self.pid, number=number), settings.device_call_s)
-            self._sent_signal, self._wishes.signal = number, None
+            self._sent_signal, self._pending.signal = number, None
 
     def _judge_conditions(self) -> None:
         """A device that is about to shut down, or is too hot to work, is not used up to the end."""
-        found, settings = self._sightings.conditions, self._device.settings
+        found, settings = self._observed.conditions, self._device.settings
         if self._abort is not None:
             if monotonic_ns() - self._abort_ns > seconds_ns(settings.terminate_grace_s):
-                self._wish_signal(signal.SIGKILL)
+                self._request_signal(signal.SIGKILL)
             return
         if found is None:
             return
@@ -266,7 +266,7 @@ class AppRun:
         if reason is not None:
             self._abort, self._abort_ns = reason, monotonic_ns()
             _log.warning("run_is_aborted", attempt_id=self._folder.attempt_id, reason=reason)
-            self._wish_signal(signal.SIGTERM)
+            self._request_signal(signal.SIGTERM)
 
     async def _finish(self) -> None:
         """Bring everything home and find the cause; each step has its deadline."""
@@ -291,7 +291,7 @@ class AppRun:
             await clean_up(device, self._folder, record.bundle_id, remove=complete)
 
     def _sight(self, evidence: Evidence) -> Evidence:
-        seen = self._sightings
+        seen = self._observed
         return replace(
             evidence,
             detached_s=self._detached_s,

@@ -38,8 +38,8 @@ from device_agent.ios_worker.protocol import (
     WriteFile,
 )
 from device_agent.targets.ios import ladder
-from device_agent.targets.ios.attendant import PASSING_KINDS, Attendant
 from device_agent.targets.ios.builds import Build
+from device_agent.targets.ios.device_monitor import PASSING_KINDS, DeviceMonitor
 from device_agent.targets.ios.errors import DeviceFaultError, StartRefusedError
 from device_agent.targets.ios.ladder import Standing
 from device_agent.targets.ios.model_files import ModelDigests, PushedFile
@@ -66,7 +66,7 @@ class AppIdentity:
 class Start:
     """One start of one attempt. `run` returns the record of the started app; LaunchError."""
 
-    device: Attendant
+    device: DeviceMonitor
     folder: AttemptFolder
     model_path: Path
     digests: ModelDigests
@@ -216,7 +216,7 @@ class Start:
         return (await self.device.patient_call(DEVELOPER, query, _DEVELOPER_DEADLINE_S)).app_pid
 
 
-async def write_lease(device: Attendant, folder: AttemptFolder, bundle_id: str) -> None:
+async def write_lease(device: DeviceMonitor, folder: AttemptFolder, bundle_id: str) -> None:
     """The lease as it stands, as a duration: the device's clock is not ours. Nothing for one that is over.
 
     The time that writing may take is taken off, since the app counts from its first look.

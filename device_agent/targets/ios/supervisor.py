@@ -1,4 +1,4 @@
-"""All iPhones of this host: follows usbmuxd, gives each device its attendant, and names them to the agent."""
+"""All iPhones of this host: follows usbmuxd, gives each device its monitor, and names them to the agent."""
 
 import asyncio
 import os
@@ -9,8 +9,8 @@ import structlog
 
 from contract.ids import DeviceId
 from device_agent.floor.settings import AgentSettings
-from device_agent.targets.ios.attendant import Attendant
 from device_agent.targets.ios.builds import BuildShelf
+from device_agent.targets.ios.device_monitor import DeviceMonitor
 from device_agent.targets.ios.model_files import ModelDigests
 from device_agent.targets.ios.presence import presences
 from device_agent.targets.ios.target import IosTarget
@@ -29,7 +29,7 @@ class IosFleet:
         self._shelf = BuildShelf(settings.builds_folder)
         self._digests = ModelDigests()
         self._starts = asyncio.Semaphore(max(2, os.cpu_count() or 1))
-        self._attendants: dict[DeviceId, Attendant] = {}
+        self._monitors: dict[DeviceId, DeviceMonitor] = {}
         self._targets: dict[DeviceId, IosTarget] = {}
         self._tasks: dict[DeviceId, asyncio.Task[None]] = {}
         self._trust_changes = 0
@@ -59,7 +59,7 @@ class IosFleet:
     @property
     def worker_pids(self) -> dict[DeviceId, int]:
         """Of the workers that run, for people and tests."""
-        pids = {udid: attendant.worker_pid for udid, attendant in self._attendants.items()}
+        pids = {udid: monitor.worker_pid for udid, monitor in self._monitors.items()}
         return {udid: pid for udid, pid in pids.items() if pid is not None}
 
     @property
@@ -70,22 +70,22 @@ class IosFleet:
         present = presences(listed.entries)
         trust_changed = listed.trust_changes != self._trust_changes
         self._trust_changes = listed.trust_changes
-        for udid in present.keys() - self._attendants.keys():
+        for udid in present.keys() - self._monitors.keys():
             self._target(udid)
             _log.info("device_found", device_id=udid)
-        for udid, attendant in self._attendants.items():
-            attendant.seen(present.get(udid), trust_changed=trust_changed)
+        for udid, monitor in self._monitors.items():
+            monitor.seen(present.get(udid), trust_changed=trust_changed)
         for udid in present:
             self._begin(udid)
             self._found(self._targets[udid])
 
     def _target(self, udid: DeviceId) -> IosTarget:
         if udid not in self._targets:
-            attendant = Attendant(udid, self._settings, self._shelf, self._starts)
-            self._attendants[udid] = attendant
-            self._targets[udid] = IosTarget(attendant, self._digests)
+            monitor = DeviceMonitor(udid, self._settings, self._shelf, self._starts)
+            self._monitors[udid] = monitor
+            self._targets[udid] = IosTarget(monitor, self._digests)
         return self._targets[udid]
 
     def _begin(self, udid: DeviceId) -> None:
         if udid not in self._tasks:
-            self._tasks[udid] = asyncio.create_task(self._attendants[udid].run(), name=f"attend-{udid}")
+            self._tasks[udid] = asyncio.create_task(self._monitors[udid].run(), name=f"attend-{udid}")

@@ -1,4 +1,4 @@
-"""One iPhone as a target of the agent: the port's blocking methods over the attendant's loop."""
+"""One iPhone as a target of the agent: the port's blocking methods over the monitor's loop."""
 
 import asyncio
 import concurrent.futures
@@ -12,7 +12,7 @@ from contract.failures import FailureReason
 from contract.ids import DeviceId, Name
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.errors import LaunchError
-from device_agent.targets.ios.attendant import Attendant
+from device_agent.targets.ios.device_monitor import DeviceMonitor
 from device_agent.targets.ios.model_files import ModelDigests
 from device_agent.targets.ios.record import RunRecord, read_run
 from device_agent.targets.ios.run import AppRun
@@ -29,7 +29,7 @@ _LONGEST_START_S: Final = 86_400.0
 class IosTarget:
     """Made in the agent's loop; `launch` and `report` are called from threads, the rest from the loop."""
 
-    def __init__(self, device: Attendant, digests: ModelDigests) -> None:
+    def __init__(self, device: DeviceMonitor, digests: ModelDigests) -> None:
         """Starts nothing."""
         self._device = device
         self._digests = digests

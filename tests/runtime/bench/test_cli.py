@@ -11,7 +11,8 @@ import pytest
 from contract.bench import BenchFailure, BenchReport
 from contract.runtime_link import RuntimeExit
 from runtime.bench.cli import main
-from tests.runtime.bench.conftest import FakeMachine, MakeRequest, small_work
+from tests.fakes.machine_use import FakeMachine
+from tests.runtime.bench.conftest import MakeRequest, small_work
 
 REPOSITORY = Path(__file__).parents[3]
 

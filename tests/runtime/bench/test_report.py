@@ -10,8 +10,9 @@ from runtime.bench.cli import measure_request
 from runtime.bench.report import counted_runs
 from runtime.bench.session import Run
 from runtime.bench.trial_events import TrialEvents
+from tests.fakes.machine_use import FakeMachine
 from tests.fakes.trial_facts import trial_facts
-from tests.runtime.bench.conftest import FakeMachine, MakeRequest
+from tests.runtime.bench.conftest import MakeRequest
 
 
 def run_of(others: float, number: int) -> Run:

@@ -12,7 +12,8 @@ from runtime.bench.report import wanted_runs
 from runtime.bench.session import BenchSession, Measured
 from runtime.errors import BadAttemptSpecError, ContextOverflowError
 from runtime.measured.errors import CancelledError
-from tests.runtime.bench.conftest import FakeMachine, MakeRequest, small_work
+from tests.fakes.machine_use import FakeMachine
+from tests.runtime.bench.conftest import MakeRequest, small_work
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from runtime.host.others import OthersMeter
-from tests.runtime.bench.conftest import FakeMachine
+from tests.fakes.machine_use import FakeMachine
 
 
 @pytest.mark.parametrize("percent", [0.0, 30.0, 100.0])

@@ -39,9 +39,8 @@ def test_rows_that_do_not_lie_together_are_copied_together() -> None:
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="reads the resident size from /proc")
-def test_one_larger_than_a_slab_has_its_own_and_goes_with_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.model.weight_pages._SLAB_BYTES", 1 << 20)
-    pages = WeightPages()
+def test_one_larger_than_a_slab_has_its_own_and_goes_with_its_tensor() -> None:
+    pages = WeightPages(1 << 20)
     first = pages.hold(torch.ones(1000))
     large = pages.hold(torch.full((16 << 20,), 3.0))
     assert float(large[-1]) == 3.0
@@ -60,6 +59,5 @@ def test_a_system_without_memory_is_a_memory_error(monkeypatch: pytest.MonkeyPat
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr("mmap.mmap", refuse)
-    monkeypatch.setattr("runtime.model.weight_pages._SLAB_BYTES", 40)
     with pytest.raises(MemoryError, match="40 bytes for weights: Cannot allocate"):
-        WeightPages().hold(torch.ones(10))
+        WeightPages(40).hold(torch.ones(10))

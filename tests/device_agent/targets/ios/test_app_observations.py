@@ -11,9 +11,9 @@ from device_agent.ios_worker.protocol import (
     WatchEnded,
     WorkerErrorKind,
 )
-from device_agent.targets.ios import sightings as module
+from device_agent.targets.ios import app_observations as module
+from device_agent.targets.ios.app_observations import SYSMONTAP, AppObservations
 from device_agent.targets.ios.evidence import ExitSeen
-from device_agent.targets.ios.sightings import SYSMONTAP, Sightings
 
 WARM = Conditions(
     free_bytes=1,
@@ -30,7 +30,7 @@ def footprint(pid: int) -> FootprintSeen:
 
 
 def test_only_our_process_counts() -> None:
-    seen = Sightings(7)
+    seen = AppObservations(7)
     for notice in (
         ProcessExited(pid=8, exit_code=0, signal=None),
         ProcessAbsent(pid=8),
@@ -41,7 +41,7 @@ def test_only_our_process_counts() -> None:
 
 
 def test_an_exit_and_two_absences_are_kept_and_a_sight_forgets_the_absence() -> None:
-    seen = Sightings(7)
+    seen = AppObservations(7)
     seen.take(ProcessAbsent(pid=7))
     seen.take(ProcessAbsent(pid=7))
     assert seen.absent == 2
@@ -52,7 +52,7 @@ def test_an_exit_and_two_absences_are_kept_and_a_sight_forgets_the_absence() -> 
 
 
 def test_samples_become_events_of_the_agent_s_stream_each_once() -> None:
-    seen = Sightings(7)
+    seen = AppObservations(7)
     seen.take(footprint(7))
     seen.take(ConditionsSeen(conditions=WARM))
     seen.transport_lost("x" * 5000)
@@ -69,7 +69,7 @@ def test_samples_become_events_of_the_agent_s_stream_each_once() -> None:
 
 
 def test_what_a_device_does_not_tell_is_no_event() -> None:
-    seen = Sightings(7)
+    seen = AppObservations(7)
     silent = WARM.model_copy(update={"battery_percent": None, "thermal": "unknown"})
     seen.take(ConditionsSeen(conditions=silent))
     assert seen.observations() == ()
@@ -77,14 +77,14 @@ def test_what_a_device_does_not_tell_is_no_event() -> None:
 
 def test_observations_are_bounded_and_their_loss_is_counted(monkeypatch) -> None:
     monkeypatch.setattr(module, "_MAX_OBSERVATIONS", 3)
-    seen = Sightings(7)
+    seen = AppObservations(7)
     for _ in range(5):
         seen.take(footprint(7))
     assert (len(seen.observations()), seen.dropped) == (3, 2)
 
 
 def test_log_lines_and_a_broken_watch_are_facts() -> None:
-    seen = Sightings(7)
+    seen = AppObservations(7)
     seen.take(LogLineSeen(pid=0, process_name="kernel", message="memorystatus: killing 7", clock_s=None))
     broken = WatchEnded(part="footprint", kind=WorkerErrorKind.DISCONNECTED, detail="x")
     seen.take(broken)

@@ -47,7 +47,7 @@ _SETTLE_S = 0.5
 PASSING_KINDS = frozenset({WorkerErrorKind.DISCONNECTED, WorkerErrorKind.TUNNEL, WorkerErrorKind.BROKEN})
 
 
-class Attendant:
+class DeviceMonitor:
     """Lives as long as the agent, also while its device is away. All but `report` belongs to the loop."""
 
     def __init__(

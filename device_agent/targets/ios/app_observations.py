@@ -25,7 +25,7 @@ _MAX_LINES: Final = 256
 _DETAIL_CHARS: Final = 1000
 
 
-class Sightings:
+class AppObservations:
     """Of one process. `dropped` counts observations that nobody fetched in time."""
 
     def __init__(self, pid: int | None) -> None:
