@@ -4,10 +4,10 @@ STAMP := .venv/.setup-done
 ARGS ?=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test matrix check ci docs bench clean
+.PHONY: help setup demo up test matrix check ci docs bench bench-service clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## make .venv and install everything, the demo model included
 	@:
@@ -40,6 +40,9 @@ docs: setup ## write the generated documents again: contract schema, state diagr
 
 bench: setup ## peers and our runtime, interleaved, on a quiet machine (ARGS="--budget-minutes 60"); docs/benchmarks.md
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-service: setup ## what the controller costs (ARGS=claims), JSON; docs/service-costs.md
+	@$(BIN)/python -m benchmarks.service $(ARGS)
 
 clean: ## remove caches and build output; .venv and data stay
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build *.egg-info

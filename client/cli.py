@@ -130,7 +130,7 @@ _CommandLineError = cast(
 
 
 def main() -> None:
-    """Entry point of the distribution; ends with an exit code of decisions.md 8, 130 on Ctrl-C."""
+    """Entry point of the distribution; ends with a `GateExit` code, 130 on Ctrl-C."""
     if sys.stdout is None:
         # It was closed by the caller: results go nowhere, and the exit code still tells.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")

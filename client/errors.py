@@ -1,6 +1,6 @@
-"""What a command can end with: one class per exit code that stands for a failure (decisions.md 8).
+"""What a command can end with: one class per exit code that stands for a failure.
 
-A regression is no error: it is an answer, and its exit code comes from the gate.
+A regression is not an error: it is an answer, and its exit code comes from the gate.
 """
 
 from typing import ClassVar

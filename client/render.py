@@ -39,7 +39,7 @@ def report_view(report: RunReport, metrics: Sequence[str] | None = None) -> Rend
 def device_view(
     device: DeviceReportView, report: RunReport, metrics: Sequence[str] | None = None
 ) -> RenderableType:
-    """One job on one device; figures of two devices never share a table (C6)."""
+    """One job on one device; figures of two devices never share a table."""
     name = f"{device.device_id} ({device.device_model}, {operating_system(device)})"
     parts: list[RenderableType] = [Rule(f"{name} {device.variant}".strip(), align="left")]
     if device.virtual:

@@ -1,7 +1,4 @@
-"""Words in `DeviceReport.reasons` on which agent and controller agree. Any other word is one for a person.
-
-Source: service.md 8.2 (device states), requirement C5 (conditions enforced before a run).
-"""
+"""Words in `DeviceReport.reasons` on which agent and controller agree. Any other word is one for a person."""
 
 from enum import StrEnum
 from typing import Final

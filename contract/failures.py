@@ -1,6 +1,6 @@
 """Why something failed: a closed registry. Each reason says who must act and what to try.
 
-Source: service.md 8.4 (reason registry), requirement C9, style R7 (fault classes after LAVA).
+The classes of fault follow the error types of LAVA (lavasoftware.org); see ADR 0006.
 """
 
 from dataclasses import dataclass

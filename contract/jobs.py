@@ -11,7 +11,7 @@ from contract.version import CONTRACT_VERSION
 from contract.workload import CompiledWorkload
 
 ArmMode = Literal["serial", "serial_cached", "paged"]
-"""serial: agents one after the other, no reuse, contiguous cache (B11). serial_cached: the same
+"""serial: agents one after the other, no reuse, contiguous cache. serial_cached: the same
 order with the prefix cache on. paged: the scheduler, shared prefix, batches."""
 
 
@@ -28,11 +28,11 @@ class EngineOptions(ContractModel):
     """Which kernels run; auto is the fastest that works here, recorded in the conditions."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     weight_dtype: Literal["auto", "int8"] = "auto"
-    """Precision in which the weights of linear layers are kept (B6); auto is that of the computation."""
+    """Precision in which the weights of linear layers are kept; auto is that of the computation."""
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     block_tokens: Annotated[int, Field(ge=16, le=256)] = 16
     kv_pool_tokens: Annotated[int, Field(ge=16, le=100_000_000)] | None = None
-    """Size of the KV pool in tokens; None derives it from the memory limit (B5)."""
+    """Size of the KV pool in tokens; None derives it from the memory limit."""
     memory_limit_bytes: Annotated[int, Field(ge=1 << 20, lt=2**53)] | None = None
     max_batch_sequences: Annotated[int, Field(ge=1, le=256)] | None = None
     prefill_chunk_tokens: Annotated[int, Field(ge=16, le=65_536)] | None = None

@@ -1,7 +1,4 @@
-"""States and outcomes as words. Which edges exist is in the controller's tables, not here.
-
-Source: service.md 8.2 to 8.4.
-"""
+"""States and outcomes as words. Which edges exist is in the controller's tables, not here."""
 
 from enum import IntEnum, StrEnum
 
@@ -96,7 +93,7 @@ class DeviceState(StrEnum):
 
 
 class GateExit(IntEnum):
-    """Exit codes of the gate (decisions.md 8). `--json` never changes them."""
+    """Exit codes of the gate. `--json` never changes them."""
 
     PASS = 0
     REGRESSION = 1

@@ -1,6 +1,6 @@
 """A compiled workload: text segments and token budgets as a task graph. No template, no file, no network.
 
-The controller (or the agent) compiles; every target runs the same graph (decisions.md 11).
+The controller (or the agent) compiles; every target runs the same graph.
 """
 
 from graphlib import CycleError, TopologicalSorter

@@ -1,1 +1,1 @@
-"""Placeholder docstring replaced by the role."""
+"""The service: accepts runs, grants leases, stores events, and answers with reports and gates."""

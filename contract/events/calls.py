@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from contract.events.envelope import Count, EventEnvelope, Trial
+from contract.events.envelope import CallIndex, Count, EventEnvelope, Trial
 from contract.failures import FailureReason
 from contract.ids import Name
 
@@ -10,7 +10,7 @@ from contract.ids import Name
 class _CallEvent(EventEnvelope):
     trial: Trial
     agent: Name
-    call: Count
+    call: CallIndex
 
 
 class CallArrived(_CallEvent):
@@ -85,7 +85,7 @@ class SequenceResumed(_CallEvent):
 
 
 class AgentRetried(_CallEvent):
-    """The call is tried again (B8: at most twice)."""
+    """The call is tried again (at most twice)."""
 
     type: Literal["agent_retried"] = "agent_retried"
     retry: Count
@@ -104,7 +104,7 @@ class AgentFinished(EventEnvelope):
 
 
 class ContaminationFound(_CallEvent):
-    """A block holds a token that is not this sequence's (B9)."""
+    """A block holds a token that is not this sequence's."""
 
     type: Literal["contamination_found"] = "contamination_found"
     position: Count

@@ -3,7 +3,6 @@
 One writer per stream: `control`, `samples` and `log` are written by the runtime, `device_agent` by the
 device agent. Each stream counts its events from 1 without a gap. `t_mono_ns` is the writer's own
 monotonic clock and is only ever subtracted from itself: never compare `device_agent` with the others.
-Source: service.md 8.6, style.md section 5.
 """
 
 from enum import StrEnum
@@ -28,6 +27,8 @@ Seq = Annotated[int, Field(ge=1, lt=2**53)]
 MonoNs = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Trial = Annotated[int, Field(ge=1, lt=2**31)]
+CallIndex = Annotated[int, Field(ge=0, lt=2**31)]
+"""From 0, within one agent. Like the trial it has a column of 32 bits in PostgreSQL."""
 
 
 class EventEnvelope(ContractModel):

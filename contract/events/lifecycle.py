@@ -31,7 +31,7 @@ class StreamOpened(EventEnvelope):
 
 
 class RuntimeStage(EventEnvelope):
-    """A named stage of start-up has ended (B14): tokenizer, weights, pipelines, ready."""
+    """A named stage of start-up has ended: tokenizer, weights, pipelines, ready."""
 
     type: Literal["runtime_stage"] = "runtime_stage"
     stage: Literal["tokenizer", "weights", "pipelines", "ready"]
@@ -65,7 +65,7 @@ class ArmConditions(ContractModel):
 
 
 class Conditions(SentModel):
-    """Under what a result was measured (C5). Results under different conditions are not compared silently."""
+    """Under what a result was measured. Results under different conditions are not compared silently."""
 
     device_model: str
     os_name: str
@@ -104,7 +104,7 @@ class ConditionsRecorded(EventEnvelope):
 
 
 class BudgetRow(ContractModel):
-    """One line of the memory budget table (B5)."""
+    """One line of the memory budget table."""
 
     name: str
     size_bytes: int
@@ -112,7 +112,7 @@ class BudgetRow(ContractModel):
 
 
 class MemoryBudgeted(EventEnvelope):
-    """The memory budget of one arm, before its first trial (B5)."""
+    """The memory budget of one arm, before its first trial."""
 
     type: Literal["memory_budgeted"] = "memory_budgeted"
     arm: Name

@@ -158,7 +158,7 @@ class AuthenticationMiddleware:
         if scheme:
             return (token_digest(token.strip()) if scheme.lower() == "bearer" else None), ""
         cookie = connection.cookies.get(SESSION_COOKIE)
-        if cookie is None or not _cookie_is_enough(connection):
+        if cookie is None or not _cookie_is_enough(connection, self._context.settings.public_netloc):
             return None, ""
         return self._signer.token_of(cookie, self._context.now()), cookie
 
@@ -173,7 +173,7 @@ def _principal(row: TokenRow) -> Principal:
     )
 
 
-def _cookie_is_enough(connection: HTTPConnection) -> bool:
+def _cookie_is_enough(connection: HTTPConnection, public_netloc: str) -> bool:
     """A cookie travels by itself, so it may only read.
 
     The dashboard asks for its figures by POST and by websocket, which change nothing: there it counts
@@ -181,12 +181,19 @@ def _cookie_is_enough(connection: HTTPConnection) -> bool:
     """
     if connection.scope["type"] == "http" and connection.scope["method"] in _SAFE_METHODS:
         return True
-    return connection.scope["path"].startswith(DASHBOARD_PREFIX) and is_same_origin(connection)
+    return connection.scope["path"].startswith(DASHBOARD_PREFIX) and is_same_origin(connection, public_netloc)
 
 
-def is_same_origin(connection: HTTPConnection) -> bool:
-    """Whether the Origin header names the host that was asked; False when there is none."""
-    return urlsplit(connection.headers.get("origin", "")).netloc == connection.headers.get("host", "-")
+def is_same_origin(connection: HTTPConnection, public_netloc: str) -> bool:
+    """Whether the Origin header names the host that was asked, or the one that people know; False without it.
+
+    A proxy may rewrite the Host header: then only the public URL says what the browser asked.
+    """
+    try:
+        origin = urlsplit(connection.headers.get("origin", "")).netloc
+    except ValueError:
+        return False
+    return bool(origin) and origin in (connection.headers.get("host"), public_netloc)
 
 
 async def _refuse(error: FarmError, connection: HTTPConnection, receive: Receive, send: Send) -> None:

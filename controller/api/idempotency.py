@@ -1,7 +1,7 @@
 """Repeated requests: the same Idempotency-Key with the same body gets the first answer again.
 
 The key is kept in the transaction of what the request did, so there is no moment in which one exists without
-the other. Source: service.md 8.1.
+the other.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The database and its transactions: the one place that commits.
 
-SQLite is set up as measured in service.md section 6: WAL, a busy time-out of 10 s, and BEGIN IMMEDIATE
+SQLite is set up for several writers: WAL, a busy time-out of 10 s, and BEGIN IMMEDIATE
 for every unit of work, so that a claim never reads what another writer is about to change. On
 PostgreSQL the same code relies on row locks (`FOR UPDATE`), which SQLite ignores.
 """

@@ -1,4 +1,4 @@
-"""Storing a batch: each event once, in order, without a gap. Source: service.md 8.6."""
+"""Storing a batch: each event once, in order, without a gap."""
 
 from typing import Literal
 

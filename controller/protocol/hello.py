@@ -1,7 +1,4 @@
-"""Hello: an agent's full report against the books. Whatever message was lost before, this one heals.
-
-Source: service.md 8.5 points 2 and 8.
-"""
+"""Hello: an agent's full report against the books. Whatever message was lost before, this one heals."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""Results: the agent's last word on an attempt, accepted once everything that it names is stored.
-
-Source: service.md 8.6 and the rows of 8.4 on `lost`.
-"""
+"""Results: the agent's last word on an attempt, accepted once everything that it names is stored."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Which job gets which device: pure, the same answer for every order of the same facts.
 
 Order of jobs: priority plus age, then fewest candidates, then the oldest. Of several devices that fit
-equally well one is drawn, so that none wears out first. Source: service.md 8.5 points 3 and 10.
+equally well one is drawn, so that none wears out first.
 """
 
 from collections.abc import Hashable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The table of devices. Source: service.md 8.2; drawn in docs/devices.md."""
+"""The table of devices. Drawn in docs/devices.md."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every period of the lease protocol, in seconds. Source: service.md 8.2 and 8.5."""
+"""Every period of the lease protocol, in seconds."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The Celery application of a farm on several machines. Each setting stands against a trap that was measured.
+"""The Celery application of a farm on several machines. What breaks without a setting stands beside it.
 
 Tasks are registered on the one application that was built for a context, never shared between applications:
 two of them in one process would take each other's messages.

@@ -36,7 +36,7 @@ class _Share:
 def spreads_figure(comparison: Comparison, subject: Subject) -> go.Figure:
     """Median and span of each metric in both runs; 100 % is the baseline run's median.
 
-    Only for runs on one device model (C6). A metric whose baseline median is 0 has no share: see the table.
+    Only for runs on one device model. A metric whose baseline median is 0 has no share: see the table.
     """
     drawn = {
         name: spreads for name, spreads in comparison.metrics.items() if _has_share(spreads[0], spreads[1])

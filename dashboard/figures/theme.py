@@ -41,7 +41,7 @@ HEIGHT_PX: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Which device a figure is about: one, never a mixture (C6)."""
+    """Which device a figure is about: one, never a mixture."""
 
     device_id: str
     device_model: str

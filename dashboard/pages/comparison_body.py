@@ -57,7 +57,7 @@ def _marks(*results: DeviceReportView | None) -> list[Component | str]:
 
 
 def _figure(found: Comparison, before: DeviceReportView | None, after: DeviceReportView | None) -> Component:
-    """One figure for one device model; two models never share one (C6), whoever asks."""
+    """One figure for one device model; two models never share one, whoever asks."""
     if before is None or after is None:
         why = ["Their reports could not be read just now; the table has the figures. Reload the page."]
         return notice("error", "No figure.", why)

@@ -1,6 +1,6 @@
 """What to do next with a lease: `decide(held, facts)` is pure; the shell carries out and reports facts.
 
-Safety (service.md 8.5): the deadline is the monotonic time at which the request was SENT, plus the ttl,
+Safety: the deadline is the monotonic time at which the request was SENT, plus the ttl,
 minus the margin. Past it the agent ends the runtime by itself, because the controller may give the
 device to someone else. Nothing touches the device before the first renewal is answered: a claim's
 answer may be a repetition, so its age is unknown, and only a renewal's is not.

@@ -1,6 +1,6 @@
 """The events of one attempt on disk, numbered 1..n in each stream, until the result is acknowledged.
 
-Source: service.md 8.6. SQLite in WAL mode with synchronous=FULL: when `take` or `record` returns, a power
+SQLite in WAL mode with synchronous=FULL: when `take` or `record` returns, a power
 cut loses nothing of it. A runtime numbers its own streams; the spool gives the numbers for the upload:
 
 * `source_seq` is the runtime's number, the mark from which it is asked again (Subscribe.after);

@@ -1,4 +1,4 @@
-"""A small honest controller: leases, fences, gap-free streams and results as service.md 8.5 and 8.6 say.
+"""A small honest controller: leases, fences, gap-free streams and results as the real one keeps them.
 
 `handle` is the whole of it; httpx.MockTransport and a real server on a free port both call it. Faults are
 set by tests: `faults` decides per request whether it is lost, its answer is lost, or it is refused.

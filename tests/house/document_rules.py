@@ -1,6 +1,5 @@
-"""Rules on prose: what a document names exists, and nothing names the place where it was written."""
+"""Rules on prose: what a text names or cites exists, and nothing names the place where it was written."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
@@ -31,9 +30,11 @@ _OPEN_HOST = re.compile(
     r"127\.0\.0\.1|(?:[\w\-]+\.)*(?:example|test|invalid|localhost)|example\.(?:com|org|net)|[\w\-]+"
     r"|www\.gnu\.org|fsf\.org|www\.apache\.org|ui\.perfetto\.dev"
 )
-# Calls of tools that a reader does not have, two words each. By digest: the list itself must not name them.
-_FOREIGN_CALLS = frozenset({"17075e9bd52a4744", "1d3bc63a5a465338", "946808cf172da424", "d61904966ac9f373"})
-_WORD_PAIR = re.compile(r"\b(?=(\w+ \w+)\b)")
+# A page or decision that prose cites. A quoted name is a file that the program itself writes or reads.
+_PAGE = re.compile(r"""(?<![\w"'/{}.*<>-])((?:[\w-]+/)*[\w-]+\.md)\b""")
+_DECISION = re.compile(r"\bADR (\d{4})\b|\bdocs/adr/(\d{4})\b")
+# Numbers of a list that a reader does not have: a requirement, a study's trap.
+_NUMBER_OF_NOTHING = re.compile(r"\([A-DR]\d{1,2}(?=[,:)])|\brequirement [A-Z]\d+|\btrap \d+")
 
 
 def code_spans(text: str) -> Iterator[tuple[int, str]]:
@@ -87,7 +88,7 @@ def missing_targets(document: PurePosixPath, text: str, targets: frozenset[str])
 def workplace_words(path: PurePosixPath, text: str) -> Iterator[Violation]:
     """No file names a path of one machine, a package index of its own, or a host on the network.
 
-    What is allowed is listed, and not what is forbidden: a list of forbidden words would itself name them.
+    Hosts that are allowed are listed, and not those that are forbidden.
     """
     for number, line in enumerate(text.splitlines(), 1):
         for pattern in (_MACHINE_PATH, _INDEX_OPTION):
@@ -96,6 +97,28 @@ def workplace_words(path: PurePosixPath, text: str) -> Iterator[Violation]:
         for host in _URL_HOST.findall(line):
             if not _OPEN_HOST.fullmatch(host.rstrip(".")):
                 yield Violation(path, number, f"{host!r} is a host that the product does not need")
-        for pair in _WORD_PAIR.findall(line):
-            if hashlib.sha256(pair.encode()).hexdigest()[:16] in _FOREIGN_CALLS:
-                yield Violation(path, number, f"{pair!r} calls a tool that a reader does not have")
+
+
+def missing_citations(path: PurePosixPath, text: str, paths: Iterable[PurePosixPath]) -> Iterator[Violation]:
+    """What a docstring, comment or document cites lies in the repository; a public source is named in full.
+
+    Fenced blocks are left out: there stand names of a user's own files.
+    """
+    known = {str(name) for name in paths}
+    pages = known | {PurePosixPath(name).name for name in known}
+    decisions = {PurePosixPath(name).name[:4] for name in known if name.startswith("docs/adr/")}
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        fenced = fenced != bool(_FENCED.match(line))
+        for page in () if fenced else _PAGE.findall(line):
+            if page not in pages and str(path.parent / page) not in known:
+                yield Violation(
+                    path, number, f"{page!r} is not in the repository; cite an ADR or a public source"
+                )
+        for cited in _DECISION.findall(line):
+            if (decision := "".join(cited)) not in decisions:
+                yield Violation(path, number, f"there is no ADR {decision}")
+        if match := _NUMBER_OF_NOTHING.search(line):
+            yield Violation(
+                path, number, f"{match[0]!r} numbers an item of a list that a reader does not have"
+            )

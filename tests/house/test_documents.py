@@ -1,6 +1,6 @@
-"""What the documents name exists; nothing names the workplace."""
+"""What the documents name and any text cites exists; nothing names the workplace."""
 
-import hashlib
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
@@ -19,6 +19,13 @@ PATHS = [
 DOCUMENT = PurePosixPath("docs/x.md")
 
 
+def texts() -> Iterator[tuple[PurePosixPath, str]]:
+    """Every text file of the repository with its content."""
+    return (
+        (path, (ROOT / path).read_text(errors="replace")) for path in files() if path.suffix not in BINARY
+    )
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_every_path_in_a_document_exists(document: PurePosixPath) -> None:
     violations = list(document_rules.missing_paths(document, (ROOT / document).read_text(), files()))
@@ -32,11 +39,13 @@ def test_every_make_target_in_a_document_exists(document: PurePosixPath) -> None
 
 
 def test_no_file_names_the_workplace() -> None:
+    violations = [found for path, text in texts() for found in document_rules.workplace_words(path, text)]
+    assert not violations, broken(violations)
+
+
+def test_no_file_cites_what_is_not_in_the_repository() -> None:
     violations = [
-        found
-        for path in files()
-        if path.suffix not in BINARY
-        for found in document_rules.workplace_words(path, (ROOT / path).read_text(errors="replace"))
+        found for path, text in texts() for found in document_rules.missing_citations(path, text, files())
     ]
     assert not violations, broken(violations)
 
@@ -87,17 +96,40 @@ def test_what_holds_on_one_machine_only_is_found(text: str) -> None:
     assert len(list(document_rules.workplace_words(DOCUMENT, text))) == 1
 
 
-@pytest.mark.parametrize("call", ["run {} 3", "`{}`", "then {}."])
-def test_a_call_of_a_tool_that_a_reader_lacks_is_found(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    digest = hashlib.sha256(b"widget polish").hexdigest()[:16]
-    monkeypatch.setattr(document_rules, "_FOREIGN_CALLS", frozenset({digest}))
-    text = call.format("widget polish")
-    assert len(list(document_rules.workplace_words(DOCUMENT, text))) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     ["http://127.0.0.1:8000/x", "https://farm.example/v1", "runtime/tmp/x", "~/.dynofarm", "GET /v1/runs"],
 )
 def test_addresses_and_paths_of_every_machine_are_not_reported(text: str) -> None:
     assert list(document_rules.workplace_words(DOCUMENT, text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Source: study" + ".md section 4.",
+        "as docs/study" + ".md says",
+        "(ADR " + "0999)",
+        "docs/adr/" + "0999",
+        "never mixed (C" + "6)",
+        "requirement " + "C5",
+        "trap " + "6",
+    ],
+)
+def test_a_citation_of_what_a_reader_does_not_have_is_found(text: str) -> None:
+    assert len(list(document_rules.missing_citations(DOCUMENT, text, PATHS))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "docs/glossary.md",
+        "glossary.md",
+        'open("report.md")',
+        "docs/adr/*.md",
+        "RFC 9457 section 3",
+        "f(A1 + 2)",
+    ],
+)
+def test_citations_that_lead_somewhere_are_not_reported(text: str) -> None:
+    assert list(document_rules.missing_citations(DOCUMENT, text, PATHS)) == []

@@ -74,7 +74,7 @@ class SampleRow(Row):
     call: Mapped[int | None]
     value: Mapped[float] = mapped_column(Float)
     thermal_state: Mapped[str] = mapped_column(String(16), default="unknown", server_default="unknown")
-    """Of the trial, as are the following: None where nothing told them (C5)."""
+    """Of the trial, as are the following: None where nothing told them."""
     battery_percent: Mapped[float | None] = mapped_column(Float)
     charging: Mapped[bool | None]
     low_power_mode: Mapped[bool | None]

@@ -1,7 +1,7 @@
 """What is known about the end of an app on a device: facts only, gathered by the target, judged elsewhere.
 
 Host times are monotonic seconds of the agent, device times are of the device's own clock; the two are never
-compared. Source: phone.md section 3 (end of a run).
+compared. The rules are ADR 0018's.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Line 1 is a header, the rest a body. A report that was read while it was written is cut: what had arrived in
 whole is kept and the report says so. Other than ReportUnreadableError nothing is raised, whatever the bytes.
-Source: the shape of bug_type 298 and 309 files; studies name the traps (phone.md 1.k).
+Source: the shape of bug_type 298 and 309 files (Apple, "Interpreting the JSON format of a crash report").
 """
 
 import json

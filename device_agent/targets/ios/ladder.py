@@ -1,7 +1,7 @@
 """The preflight ladder as data: each rung's state, and what a person would have to do; pure.
 
 A rung is passed, waits (it passes by itself), or blocks (a person must act). A blocking rung hides those
-above it: they cannot be looked at. The iOS matrix is phone.md section 3.
+above it: they cannot be looked at.
 """
 
 from collections.abc import Iterable

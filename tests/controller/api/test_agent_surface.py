@@ -1,4 +1,4 @@
-"""The agent surface over HTTP: every answer and every refusal that service.md 8.5 and 8.6 promise."""
+"""The agent surface over HTTP: every answer and every refusal of the lease protocol."""
 
 import asyncio
 import gzip

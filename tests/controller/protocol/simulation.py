@@ -1,4 +1,4 @@
-"""One simulated farm, and the invariants of service.md 8.6 that it must keep.
+"""One simulated farm, and the invariants that it must keep.
 
 I1 one verdict per job. I2 never two executions on one device. I3 an accepted attempt has exactly the events
 1 to n that its runtime wrote. I4 all jobs end. I5 one live lease per device.

@@ -1,4 +1,4 @@
-"""Kills, partitions and lost messages against the real agent process (service.md 8.7): nothing is lost,
+"""Kills, partitions and lost messages against the real agent process: nothing is lost,
 nothing runs twice, and no runtime outlives its lease."""
 
 import os

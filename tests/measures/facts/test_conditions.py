@@ -1,4 +1,4 @@
-"""Conditions of each trial: where they come from, what they drop, and what a reader is told of them (C5)."""
+"""Conditions of each trial: where they come from, what they drop, and what a reader is told of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The reading of C4: each row of the table, and that it never contradicts itself or stays silent."""
+"""The reading of a serial baseline: each row of the table; it never contradicts itself or stays silent."""
 
 import itertools
 from dataclasses import replace
