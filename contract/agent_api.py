@@ -23,6 +23,8 @@ Seconds = Annotated[float, Field(ge=0)]
 Fence = Annotated[int, Field(ge=1)]
 
 MAX_BATCH_BYTES = 1 << 20
+MAX_CLAIM_WAIT_S = 55.0
+"""Proxies commonly end a request that was silent for 60 s."""
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -147,7 +149,7 @@ class ClaimRequest(ContractModel):
 
     claim_id: ClaimId
     devices: Annotated[list[DeviceId], Field(min_length=1, max_length=256)]
-    wait_s: Annotated[float, Field(ge=0, le=25)] = 20.0
+    wait_s: Annotated[float, Field(ge=0, le=MAX_CLAIM_WAIT_S)] = 50.0
 
 
 class Lease(ContractModel):

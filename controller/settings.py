@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contract.agent_api import MAX_CLAIM_WAIT_S
 from contract.home import DEFAULT_HOME
 from controller.states.times import FarmTimes
 
@@ -32,7 +33,7 @@ class Settings(BaseSettings):
     hold_s: float = Field(default=10.0, ge=0, le=3600)
     accept_s: float = Field(default=30.0, gt=0, le=3600)
     hello_interval_s: float = Field(default=30.0, gt=0, le=600)
-    claim_wait_s: float = Field(default=20.0, ge=0, le=25)
+    claim_wait_s: float = Field(default=50.0, ge=0, le=MAX_CLAIM_WAIT_S)
     claim_look_s: float = Field(default=5.0, gt=0, le=60)
     """How often waiting claims look into the database although nothing told them to; a new job wakes them."""
     agent_offline_s: float = Field(default=60.0, gt=0, le=3600)
