@@ -43,10 +43,10 @@ class ProgressBars:
         self._planned_calls = planned_calls
         self._bars: dict[int, TaskID] = {}
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             console=console,
             refresh_per_second=4,

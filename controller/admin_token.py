@@ -21,6 +21,8 @@ def ensure_admin_token(context: ApiContext, home: Path) -> Path:
         tokens = TokenRepository(work.session)
         if text and tokens.find(text, work.now) is not None:
             return path
+        # The one whose text was lost must not stay valid beside the new one.
+        tokens.revoke_named(TokenKind.USER, "admin", work.now)
         grant = TokenGrant(TokenKind.USER, "admin", scope=TokenScope.ADMIN)
         _write_secret(path, tokens.issue(grant, work.now))
     return path

@@ -155,7 +155,7 @@ class InvalidTransitionError(FarmError):
 
     def __init__(self, machine: str, state: str, cause: str) -> None:
         """`machine` such as `device`; `state` where it is, `cause` what was tried."""
-        super().__init__(f"cannot apply {cause} to a {machine} that is {state}; reload its state and try again")
+        super().__init__(f"cannot apply {cause} to a {machine} that is {state}; look at it again")
         self.machine = machine
         self.state = state
         self.cause = cause

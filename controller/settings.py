@@ -13,6 +13,7 @@ from contract.home import DEFAULT_HOME
 from controller.states.times import FarmTimes
 
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "::"})
+LOOPBACK_HOST: Final = "127.0.0.1"
 SESSION_SECRET_BYTES: Final = 32
 
 
@@ -51,7 +52,7 @@ class Settings(BaseSettings):
     session_secret: SecretStr = SecretStr("")
     """Base64 of 32 bytes that sign the browser's session; empty: made once and kept in the home folder."""
     cookie_secure: bool = False
-    """Set it where people reach the controller by HTTPS: the session then never travels without."""
+    """The session never travels without HTTPS; so it is where `public_url` begins with https."""
     dashboard: bool = True
     """Serve the dashboard beside the API where its extra is installed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -84,21 +85,32 @@ class Settings(BaseSettings):
     @property
     def base_url(self) -> str:
         """The public URL without a slash at its end."""
-        return self.public_url.rstrip("/") or f"http://{self.host}:{self.port}"
+        return self.public_url.rstrip("/") or f"http://{_in_url(self.host)}:{self.port}"
+
+    @property
+    def public_netloc(self) -> str:
+        """Host and port of the public URL, as a browser says them in Origin; empty without one."""
+        return urlsplit(self.public_url).netloc
+
+    @property
+    def session_needs_https(self) -> bool:
+        """Whether the session's cookie travels by HTTPS only."""
+        return self.cookie_secure or self.public_url.startswith("https://")
 
     @property
     def local_url(self) -> str:
         """How a process on this machine reaches the controller, whatever stands in front of it."""
-        host = "127.0.0.1" if self.host in WILDCARD_HOSTS else self.host
-        return f"http://{host}:{self.port}"
+        host = LOOPBACK_HOST if self.host in WILDCARD_HOSTS else self.host
+        return f"http://{_in_url(host)}:{self.port}"
 
     @property
     def allowed_host_names(self) -> list[str]:
         """Names that the Host header may have: those allowed, the address listened on, the public one."""
         public = urlsplit(self.public_url).hostname or ""
-        own = "" if self.host in WILDCARD_HOSTS else self.host
+        # Whatever else is allowed, this machine's own device agent comes by the local address.
+        own = LOOPBACK_HOST if self.host in WILDCARD_HOSTS else self.host
         names = [*self.allowed_hosts.split(","), own, public]
-        return list(dict.fromkeys(name.strip() for name in names if name.strip()))
+        return list(dict.fromkeys(_in_url(name.strip()) for name in names if name.strip()))
 
     @property
     def resolved_database_url(self) -> str:
@@ -120,6 +132,11 @@ class Settings(BaseSettings):
             retry_backoff_s=self.retry_backoff_s,
             events_min_interval_s=self.events_min_interval_s,
         )
+
+
+def _in_url(host: str) -> str:
+    """The host as it stands in a URL and in a Host header: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def wrong_settings(error: ValidationError) -> list[str]:

@@ -1,6 +1,6 @@
-"""Reads the controller's REST surface with the viewer's own session, so a page shows what the viewer may see.
+"""Asks the controller's REST surface with the viewer's own session: a page shows and does what they may.
 
-Only GET, only the session cookie, one try with a deadline: a page asks again by itself.
+Only the session cookie, one try with a deadline: a page asks again by itself.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Query = TypeVar("Query", bound=BaseModel)
 
 
 class FarmReader:
-    """One viewer's reading of the farm; every method raises a DashboardError when there is no answer."""
+    """The farm as one viewer may use it; every method raises a DashboardError when there is no answer."""
 
     def __init__(self, rest: AsyncTransport) -> None:
         """`rest` shows the viewer's cookie."""
@@ -69,6 +69,18 @@ class FarmReader:
     async def report(self, run_id: str) -> RunReport:
         """The run's results so far."""
         return await self._get(_run(run_id), routes.GET_REPORT, run_id=run_id)
+
+    async def cancel(self, run_id: str) -> RunView:
+        """End what is not done of the run."""
+        return await self._get(_run(run_id), routes.CANCEL_RUN, run_id=run_id)
+
+    async def submit_again(self, run_id: str) -> RunView:
+        """A new run of the same request."""
+        request = await self._get(_run(run_id), routes.GET_REQUEST, run_id=run_id)
+        try:
+            return await self._rest.call(routes.SUBMIT_RUN, request)
+        except RestError as error:
+            raise dashboard_error_of(error, _run(run_id)) from error
 
     async def artifacts(self, run_id: str) -> ArtifactList:
         """The files that the run's attempts left."""

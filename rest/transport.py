@@ -93,8 +93,10 @@ class AsyncTransport:
         self._is_proven = not self._caller.must_prove_token or not token.get_secret_value()
 
     def show_session(self, cookie: str) -> None:
-        """Show a browser's session instead of a token."""
+        """Show a browser's session instead of a token; with the origin, without which it may only read."""
+        base = httpx.URL(self.address.url)
         self._http.headers["Cookie"] = f"{SESSION_COOKIE}={cookie}"
+        self._http.headers["Origin"] = f"{base.scheme}://{base.netloc.decode()}"
 
     async def close(self) -> None:
         """Close all connections."""

@@ -71,7 +71,7 @@ class _Progress:
             TextColumn("calibrating"),
             BarColumn(),
             TextColumn("{task.completed:.0f} of at most {task.total:.0f} s"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             console=output.messages,
             transient=True,
         )

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from contract.events.envelope import Count, EventEnvelope, Trial
+from contract.events.envelope import CallIndex, Count, EventEnvelope, Trial
 from contract.failures import FailureReason
 from contract.ids import Name
 
@@ -10,7 +10,7 @@ from contract.ids import Name
 class _CallEvent(EventEnvelope):
     trial: Trial
     agent: Name
-    call: Count
+    call: CallIndex
 
 
 class CallArrived(_CallEvent):

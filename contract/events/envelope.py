@@ -27,6 +27,8 @@ Seq = Annotated[int, Field(ge=1, lt=2**53)]
 MonoNs = Annotated[int, Field(ge=0, lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Trial = Annotated[int, Field(ge=1, lt=2**31)]
+CallIndex = Annotated[int, Field(ge=0, lt=2**31)]
+"""From 0, within one agent. Like the trial it has a column of 32 bits in PostgreSQL."""
 
 
 class EventEnvelope(ContractModel):

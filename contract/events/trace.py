@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from contract.events.envelope import Count, EventEnvelope, Trial
+from contract.events.envelope import CallIndex, Count, EventEnvelope, Trial
 from contract.ids import Name
 from contract.model import ContractModel
 
@@ -10,7 +10,7 @@ from contract.model import ContractModel
 class _OwnerEvent(EventEnvelope):
     trial: Trial
     agent: Name
-    call: Count
+    call: CallIndex
 
 
 class BlocksAllocated(_OwnerEvent):
@@ -64,7 +64,7 @@ class BatchMember(ContractModel):
     """One sequence's share of a batch: one token when decoding, a chunk when prefilling."""
 
     agent: Name
-    call: Count
+    call: CallIndex
     tokens: Count
 
 

@@ -1,8 +1,9 @@
 """Who asks, and whether they may. Deny by default: the middleware lets nobody pass whom it does not know.
 
-A request shows a bearer token, or for reading the session cookie that the login form gave. The kind of token
-that a path takes is decided here by its prefix; how much a user's token allows is decided by the route, with
-`requires(scope)`. A token that was revoked is refused at the next request: nothing is cached.
+A request shows a bearer token or, from a page of this host, the session cookie that the login form gave.
+The kind of token that a path takes is decided here by its prefix; how much a user's token allows is decided
+by the route, with `requires(scope)`. A token that was revoked is refused at the next request: nothing is
+cached.
 """
 
 import contextlib
@@ -158,7 +159,7 @@ class AuthenticationMiddleware:
         if scheme:
             return (token_digest(token.strip()) if scheme.lower() == "bearer" else None), ""
         cookie = connection.cookies.get(SESSION_COOKIE)
-        if cookie is None or not _cookie_is_enough(connection):
+        if cookie is None or not _cookie_is_enough(connection, self._context.settings.public_netloc):
             return None, ""
         return self._signer.token_of(cookie, self._context.now()), cookie
 
@@ -173,20 +174,23 @@ def _principal(row: TokenRow) -> Principal:
     )
 
 
-def _cookie_is_enough(connection: HTTPConnection) -> bool:
-    """A cookie travels by itself, so it may only read.
-
-    The dashboard asks for its figures by POST and by websocket, which change nothing: there it counts
-    as well, but only from a page of this very host.
-    """
+def _cookie_is_enough(connection: HTTPConnection, public_netloc: str) -> bool:
+    """A cookie travels by itself: what may change something must also come from a page of this host."""
     if connection.scope["type"] == "http" and connection.scope["method"] in _SAFE_METHODS:
         return True
-    return connection.scope["path"].startswith(DASHBOARD_PREFIX) and is_same_origin(connection)
+    return is_same_origin(connection, public_netloc)
 
 
-def is_same_origin(connection: HTTPConnection) -> bool:
-    """Whether the Origin header names the host that was asked; False when there is none."""
-    return urlsplit(connection.headers.get("origin", "")).netloc == connection.headers.get("host", "-")
+def is_same_origin(connection: HTTPConnection, public_netloc: str) -> bool:
+    """Whether the Origin header names the host that was asked, or the one that people know; False without it.
+
+    A proxy may rewrite the Host header: then only the public URL says what the browser asked.
+    """
+    try:
+        origin = urlsplit(connection.headers.get("origin", "")).netloc
+    except ValueError:
+        return False
+    return bool(origin) and origin in (connection.headers.get("host"), public_netloc)
 
 
 async def _refuse(error: FarmError, connection: HTTPConnection, receive: Receive, send: Send) -> None:

@@ -46,7 +46,7 @@ def login_form() -> HTMLResponse:
 async def log_in(request: Request) -> Response:
     """A session cookie and a redirect, or the form again with 401."""
     context = await context_of(request)
-    if request.headers.get("origin") and not is_same_origin(request):
+    if request.headers.get("origin") and not is_same_origin(request, context.settings.public_netloc):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     token = _form_field(await request.body(), "token")
     digest = await run_in_threadpool(_good_token, context, token)
@@ -60,7 +60,7 @@ async def log_in(request: Request) -> Response:
         max_age=int(SESSION_DURATION.total_seconds()),
         httponly=True,
         samesite="strict",
-        secure=context.settings.cookie_secure,
+        secure=context.settings.session_needs_https,
     )
     return response
 
@@ -68,10 +68,11 @@ async def log_in(request: Request) -> Response:
 @router.post(LOGOUT_PATH)
 async def log_out(request: Request) -> Response:
     """End the session here, whoever has a copy of its cookie, and go back to the form."""
-    if not is_same_origin(request):
+    context = await context_of(request)
+    if not is_same_origin(request, context.settings.public_netloc):
         return _page("The form was sent from another site.", HTTPStatus.FORBIDDEN)
     cookie = request.cookies.get(SESSION_COOKIE, "")
-    await run_in_threadpool(_end_session, await context_of(request), request.app.state.signer, cookie)
+    await run_in_threadpool(_end_session, context, request.app.state.signer, cookie)
     response = RedirectResponse(LOGIN_PATH, HTTPStatus.SEE_OTHER)
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return response

@@ -115,6 +115,14 @@ class TokenRepository:
             update(TokenRow).where(TokenRow.token_sha256 == row.token_sha256, stale).values(last_used_at=now)
         )
 
+    def revoke_named(self, kind: TokenKind, name: str, now: datetime) -> None:
+        """End every token of the kind that has the name."""
+        self._session.execute(
+            update(TokenRow)
+            .where(TokenRow.kind == kind, TokenRow.name == name, TokenRow.revoked_at.is_(None))
+            .values(revoked_at=now)
+        )
+
     def use_once(self, row: TokenRow, now: datetime) -> bool:
         """Mark an enrolment token as used; False when another call was faster."""
         used = self._session.execute(

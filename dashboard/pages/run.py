@@ -13,6 +13,7 @@ from dash import Dash, Input, Output, State, dcc, html
 from dashboard.client import FarmClient, FarmReader
 from dashboard.figures.theme import HEIGHT_PX
 from dashboard.pages.reading import Failed, read
+from dashboard.pages.run_actions import connect_actions, run_actions
 from dashboard.pages.run_look import FOR_EVER, NEVER, Filling, Look, Memory, changes_only, filling, look
 from dashboard.parts.panels import grid, live_graph, loading
 
@@ -34,6 +35,7 @@ def layout(run_id: str = "", **_: object) -> html.Div:
             dcc.Store(id="run-memory", data=Memory().stored),
             dcc.Interval(id="run-tick", interval=TICK_MS),
             html.Div(loading("the run"), id="run-head"),
+            run_actions(run_id),
             html.Div(id="run-jobs"),
             html.Div(live, id="run-live", hidden=True),
             html.Div(id="run-report"),
@@ -43,10 +45,12 @@ def layout(run_id: str = "", **_: object) -> html.Div:
 
 def connect(app: Dash, client: FarmClient) -> None:
     """Fill the page and follow the run. A look waits for the answer of the last, and the last one stops."""
+    connect_actions(app, client)
 
     @app.callback(
         [
             Output("run-head", "children"),
+            Output("run-cancel-field", "hidden"),
             Output("run-jobs", "children"),
             Output("run-live", "hidden"),
             Output("run-progress", "children"),

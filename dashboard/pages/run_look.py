@@ -65,6 +65,7 @@ class Filling(NamedTuple):
     """The outputs of the page's callback, in their order; no_update leaves one as it is."""
 
     head: Any = no_update
+    cancel_is_hidden: Any = no_update
     jobs: Any = no_update
     live_is_hidden: Any = no_update
     progress: Any = no_update
@@ -78,7 +79,12 @@ class Filling(NamedTuple):
     max_intervals: Any = no_update
 
 
-_COMPARED: Final = frozenset(Filling._fields) - {"live_is_hidden", "memory", "max_intervals"}
+_COMPARED: Final = frozenset(Filling._fields) - {
+    "cancel_is_hidden",
+    "live_is_hidden",
+    "memory",
+    "max_intervals",
+}
 
 
 async def look(reader: FarmReader, run_id: str, memory: Memory) -> Look:
@@ -105,6 +111,7 @@ def filling(seen: Look) -> Filling:
     """What a look puts on the page, less what the page shows already."""
     filled = Filling(
         head=run_head(seen.run),
+        cancel_is_hidden=not is_live(seen.run),
         jobs=jobs_panel(seen.run.jobs),
         live_is_hidden=seen.live is None or seen.live.attempt_id is None,
         report=_report(seen),

@@ -12,8 +12,6 @@ WeightDtype = Literal["auto", "int8"]
 
 _INT8_FEW_ROWS: Final = 16
 """Up to here the operator that reads int8 directly is faster than widening the weight first."""
-_FIRST_SOUND_WITH_BFLOAT16: Final = (2, 13)
-"""torch 2.11's operator ends the process where x is bfloat16 (seen on a Xeon with AVX512-BF16)."""
 
 
 class Linear(Protocol):
@@ -66,18 +64,13 @@ class Int8Linear(Linear):
 
     def __call__(self, x: Tensor) -> Tensor:
         is_few = x.device.type == "cpu" and len(x) <= _INT8_FEW_ROWS
-        if is_few and reads_int8_safely(x.dtype, torch.__version__):
+        # With bfloat16 the operator of torch 2.11 and 2.13 ends the process on a Xeon with AVX512-BF16.
+        if is_few and x.dtype == torch.float32:
             scales = self.scales.to(x.dtype)
             out: Tensor = torch.ops.aten._weight_int8pack_mm(x.contiguous(), self.weight, scales)
         else:
             out = F.linear(x, self.weight.to(x.dtype)) * self.scales.to(x.dtype)
         return out if self.bias is None else out.add_(self.bias)
-
-
-def reads_int8_safely(dtype: torch.dtype, version: str) -> bool:
-    """Whether torch of this version multiplies x of `dtype` by int8 weights on a CPU without a crash."""
-    major, minor = version.split(".")[:2]
-    return dtype == torch.float32 or (int(major), int(minor)) >= _FIRST_SOUND_WITH_BFLOAT16
 
 
 def make_int8_linear(weight: Tensor, bias: Tensor | None = None) -> Int8Linear:

@@ -3,14 +3,17 @@
 import argparse
 import json
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 from benchmarks.protocol.peer_protocol import CallPlan, Recorder, Work, answer, peak_rss_mb, percentile_95
-from contract.events import CallFinished, TrialFinished, TrialStarted
-from runtime.bench import figures
-from runtime.bench.trial_events import TrialEvents
+from measures.metrics.latency import itl_p95_ns
+from runtime.bench.figures import trial_figures
+from runtime.bench.trial_events import read_attempt
+from tests.fakes.attempt_story import AttemptStory, CallStory, TrialStory
+from tests.fakes.trial_facts import trial_facts
 
 WORK = Work("w", [1, 2], {"agent-1": [CallPlan([1, 2, 3], 4)], "agent-2": [CallPlan([1, 2, 4], 3)]})
 TIMES_MS = {("agent-1", 0): [10, 20, 50, 55], ("agent-2", 0): [12, 13, 90]}
@@ -21,7 +24,7 @@ def recorded() -> Recorder:
     for key, times in TIMES_MS.items():
         recorder.asked(3)
         recorder.token_ns[key] = [ms * 1_000_000 for ms in times]
-        recorder.token_ids[key] = list(range(len(times)))
+        recorder.token_ids[key] = [7] * len(times)
     return recorder
 
 
@@ -29,38 +32,33 @@ def options(tmp_path: Path) -> argparse.Namespace:
     return argparse.Namespace(mode="conc", dtype="float32", threads=2, answer=tmp_path / "answer.json")
 
 
+def events_file(folder: Path) -> Path:
+    """The same work as a runtime would have written it."""
+    story = AttemptStory()
+    story.conditions()
+    calls = [
+        CallStory(agent, call, token_ms=times, prompt_tokens=3) for (agent, call), times in TIMES_MS.items()
+    ]
+    story.trial(TrialStory(1, "paged", 1, calls=calls, finished_ms=100.0))
+    path = folder / "events.jsonl"
+    events = [event for stream in story.events.values() for event in stream]
+    path.write_text("".join(event.model_dump_json() + "\n" for event in events))
+    return path
+
+
 def test_a_peers_figures_have_our_definitions(tmp_path: Path) -> None:
     answer(options(tmp_path), WORK, recorded(), {"peer": "p", "version": "1"})
     said = json.loads((tmp_path / "answer.json").read_text())
-    trial = TrialEvents(TrialStarted(seq=1, t_mono_ns=0, trial=1, arm="paged", pair=1, warmup=False))
-    trial.finished = TrialFinished(seq=2, t_mono_ns=100_000_000, trial=1, status="completed", reason=None)
-    trial.token_ns, trial.token_ids = recorded().token_ns, recorded().token_ids
-    trial.calls = {key: finished(*key, len(times)) for key, times in TIMES_MS.items()}
-    ours = figures.trial_figures(trial)
+    (trial,) = read_attempt(events_file(tmp_path)).trials
+    ours = trial_figures(trial)
     assert said["wall_s"] == pytest.approx(ours.wall_s)
     assert said["ttft_s"] == pytest.approx(ours.ttft_s)
     assert said["itl_p50_ms"] == pytest.approx(ours.itl_p50_ms)
     assert said["itl_p95_ms"] == pytest.approx(ours.itl_p95_ms)
     assert said["prompt_tokens"] == ours.prompt_tokens_submitted
-    assert said["output_sha256"] == ours.output_sha256
+    assert said["output_sha256"] == trial.output_sha256
     assert said["cached_tokens"] is None
     assert (said["peer"], said["output_tokens"]) == ("p", 7)
-
-
-def finished(agent: str, call: int, output_tokens: int) -> CallFinished:
-    return CallFinished(
-        seq=3,
-        t_mono_ns=1,
-        trial=1,
-        agent=agent,
-        call=call,
-        finish_reason="length",
-        prompt_tokens=3,
-        cached_tokens=0,
-        computed_tokens=3,
-        output_tokens=output_tokens,
-        text="",
-    )
 
 
 def test_a_call_that_stopped_early_is_no_result(tmp_path: Path) -> None:
@@ -85,9 +83,11 @@ def test_tokens_get_the_time_at_which_they_come() -> None:
     assert recorder.cached_tokens == 7
 
 
-@pytest.mark.parametrize("values", [[3], [1, 2], list(range(50)), [9, 1, 5, 5]])
-def test_both_percentiles_are_one(values: list[int]) -> None:
-    assert percentile_95(values) == pytest.approx(figures.percentile_95(values))
+@pytest.mark.parametrize("gaps_ms", [[3], [1, 2], list(range(50)), [9, 1, 5, 5]])
+def test_both_percentiles_are_one(gaps_ms: list[int]) -> None:
+    times_ms = list(accumulate(gaps_ms, initial=1))
+    (call,) = trial_facts({("a", 0): times_ms}).calls
+    assert percentile_95([gap * 1_000_000 for gap in gaps_ms]) == pytest.approx(itl_p95_ns(call))
 
 
 def test_memory_is_that_of_the_whole_tree() -> None:

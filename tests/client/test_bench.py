@@ -11,6 +11,7 @@ import pytest
 from client.errors import ErrorReport
 from contract.bench import BenchReport, BenchRequest
 from contract.states import GateExit
+from measures.wording import number
 from tests.client.conftest import Cli, Outcome
 from tests.client.processes import REPOSITORY, environment, finish, is_alive, start, wait_for
 from tests.fakes.bench_process import report
@@ -71,7 +72,7 @@ def test_options_reach_the_process(bench: Any, tmp_path: Path) -> None:
 
 def test_a_person_sees_every_arm_and_what_follows(bench: Any) -> None:
     outcome, _ = bench(answer())
-    for words in ("serial_cached (n 3)", "100 (90 to 120)", "less wall than serial, %", "90.00"):
+    for words in ("serial_cached (n 3)", "100 (90 to 120)", "less wall than serial, %", "90"):
         assert words in outcome.stdout
     assert "not measured" in outcome.stdout
     assert "every arm wrote the same tokens" in outcome.stdout
@@ -81,7 +82,7 @@ def test_a_gain_beyond_the_bounds_of_both_arms_says_why_that_can_be(bench: Any) 
     within, beyond = report().bound.reduction_vs_serial_cached_percent, 99.99
     outcome, _ = bench(answer(reduction_vs_serial_cached_percent=beyond))
     assert "by the bounds of both at the measured rates" in outcome.stdout
-    assert f"{within:.2f}, exceeded: the serial arm is further from its bound" in outcome.stdout
+    assert f"{number(within)}, exceeded: the serial arm is further from its bound" in outcome.stdout
     assert "at most possible" not in outcome.stdout
 
 

@@ -23,10 +23,12 @@ from contract.rest import (
     LiveView,
     RunPage,
     RunReport,
+    RunRequest,
     RunView,
 )
 
 SESSION = "a-session-that-is-good"
+NEW_RUN = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 @dataclass
@@ -44,7 +46,10 @@ class FakeFarm:
     broken_status: int | None = None
     broken_body: bytes | None = None
     delay_s: float = 0.0
+    requests: dict[str, RunRequest] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    """Paths of what was posted from a page of the controller's host."""
     url: str = ""
 
     def answer(self, target: str, cookies: dict[str, str]) -> tuple[int, BaseModel | bytes]:
@@ -65,6 +70,21 @@ class FakeFarm:
             return _problem(HTTPStatus.NOT_FOUND, "not-found", f"nothing is at {parts.path}")
         return HTTPStatus.OK, found
 
+    def change(
+        self, target: str, cookies: dict[str, str], origin: str | None
+    ) -> tuple[int, BaseModel | bytes]:
+        """Status and body of one POST: it counts from a page of this host only."""
+        if origin != self.url:
+            return _problem(HTTPStatus.UNAUTHORIZED, "not-authenticated", "sent from another site")
+        if target == "/v1/runs":
+            self.runs = [self.runs[0].model_copy(update={"run_id": NEW_RUN}), *self.runs]
+            status, found = self.answer(f"/v1/runs/{NEW_RUN}", cookies)
+        else:
+            status, found = self.answer(target.removesuffix(":cancel"), cookies)
+        if status == HTTPStatus.OK:
+            self.changes.append(target)
+        return HTTPStatus.CREATED if status == HTTPStatus.OK and target == "/v1/runs" else status, found
+
     def _found(self, path: str, query: dict[str, str]) -> BaseModel | tuple[int, BaseModel | bytes] | None:
         match path.strip("/").split("/"):
             case ["v1", "devices"]:
@@ -75,12 +95,11 @@ class FakeFarm:
                 return RunPage(runs=self.runs, next_page_token=self.next_page_token)
             case ["v1", "runs", run_id]:
                 return next((run for run in self.runs if run.run_id == run_id), None)
-            case ["v1", "runs", run_id, "live"]:
-                return self.lives.get(run_id)
+            case ["v1", "runs", run_id, "live" | "report" | "request" as what]:
+                kept = {"live": self.lives, "report": self.reports, "request": self.requests}
+                return kept[what].get(run_id)
             case ["v1", "runs", run_id, "artifacts"]:
                 return ArtifactList(run_id=run_id, artifacts=self.artifacts)
-            case ["v1", "runs", run_id, "report"]:
-                return self.reports.get(run_id)
             case ["v1", "runs", _, "comparison"]:
                 if self.not_comparable and query.get("force") != "true":
                     return _problem(HTTPStatus.CONFLICT, "not-comparable", self.not_comparable)
@@ -104,8 +123,16 @@ class _Handler(BaseHTTPRequestHandler):
     farm: FakeFarm
 
     def do_GET(self) -> None:
-        cookies = {name: morsel.value for name, morsel in SimpleCookie(self.headers.get("Cookie")).items()}
-        status, found = self.farm.answer(self.path, cookies)
+        self._send(*self.farm.answer(self.path, self._cookies()))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._send(*self.farm.change(self.path, self._cookies(), self.headers.get("Origin")))
+
+    def _cookies(self) -> dict[str, str]:
+        return {name: morsel.value for name, morsel in SimpleCookie(self.headers.get("Cookie")).items()}
+
+    def _send(self, status: int, found: BaseModel | bytes) -> None:
         body = found if isinstance(found, bytes) else found.model_dump_json().encode()
         is_problem = isinstance(found, Problem)
         self.send_response(status)

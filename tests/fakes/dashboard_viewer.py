@@ -39,6 +39,12 @@ class DashboardViewer:
         skeleton = self.layout_of(address)
         return self.again(callback, skeleton)
 
+    def click(self, address: str, button: str) -> dict[str, Any]:
+        """Open the address and click the button: outputs by id, without what dash adds to tell them apart."""
+        callback = next(one for one in self.callbacks() if button in (given["id"] for given in one["inputs"]))
+        answer = self.again(callback, self.layout_of(address), **{button.replace("-", "_"): 1})
+        return {name.partition("@")[0]: value for name, value in answer.items()}
+
     def again(self, callback: dict[str, Any], skeleton: dict[str, Any], **state: Any) -> dict[str, Any]:
         """Carry out the callback with the values of the skeleton, some replaced: `run_memory={...}`."""
         given = {name.replace("_", "-"): value for name, value in state.items()}

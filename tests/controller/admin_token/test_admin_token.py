@@ -56,6 +56,7 @@ async def test_what_was_lost_is_made_anew(farm: Farm, tmp_path: Path, lost: str)
             work.session.execute(delete(TokenRow))
     text = ensure_admin_token(farm.context, tmp_path).read_text()
     assert text != old
+    assert await _status(farm, old.strip()) == 401
     assert await _status(farm, text.strip()) == 201
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

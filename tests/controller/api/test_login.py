@@ -40,6 +40,24 @@ async def test_the_session_never_travels_without_https_where_that_is_set(farm: F
     secure.context.sessions.close()
 
 
+async def test_the_session_needs_https_where_people_come_by_https(farm: Farm) -> None:
+    public = Farm.at(farm.context.settings.home_path, public_url="https://farm.example")
+    assert _cookie(await _log_in(public, public.tokens["viewer"]))["secure"]
+    public.context.sessions.close()
+
+
+async def test_behind_a_proxy_that_rewrites_the_host_the_public_url_counts(farm: Farm) -> None:
+    public = Farm.at(farm.context.settings.home_path, public_url="https://farm.example")
+    for origin, status in (("https://farm.example", 303), ("https://evil.example", 403)):
+        assert (await _log_in(public, public.tokens["viewer"], Origin=origin)).status_code == status
+    public.context.sessions.close()
+
+
+@pytest.mark.parametrize("origin", ["http://[", "null", "http://", "::", "http://[::1"])
+async def test_an_origin_that_is_no_address_is_another_site(farm: Farm, origin: str) -> None:
+    assert (await _log_in(farm, "", Origin=origin)).status_code == 403
+
+
 @pytest.mark.parametrize("token", ["", "dyn_wrong", "x" * 10_000])
 async def test_a_bad_token_gets_the_form_again(farm: Farm, token: str) -> None:
     response = await _log_in(farm, token)

@@ -22,6 +22,16 @@ async def test_a_host_that_is_not_ours_is_refused_before_anything_else(farm: Far
             assert response.headers["content-type"] == PROBLEM_MEDIA_TYPE
 
 
+async def test_this_machine_s_own_agent_is_let_in_whatever_is_allowed(farm: Farm) -> None:
+    home = farm.context.settings.home_path
+    for host in ("127.0.0.1", "0.0.0.0", "::", "::1"):
+        own = Farm.at(home, host=host, allowed_hosts="farm.example,2001:db8::1")
+        for url in (own.context.settings.local_url, "http://farm.example", "http://[2001:db8::1]:8000"):
+            async with own.client(headers={"Host": url.removeprefix("http://")}) as client:
+                assert (await client.get("/health")).status_code == 200, url
+        own.context.sessions.close()
+
+
 async def test_the_public_name_and_the_address_listened_on_are_ours(farm: Farm) -> None:
     home = farm.context.settings.home_path
     own = Farm.at(home, host="10.1.2.3", public_url="https://farm.example/", allowed_hosts="controller")

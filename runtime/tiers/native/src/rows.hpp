@@ -175,7 +175,9 @@ inline void gate_values(const float* gate, const float* up, int count, float* ou
 struct Division {
     // Weights of one piece: some microseconds of reading, so that no thread waits long for the last one.
     static constexpr int PIECE_BYTES = 96 * 1024;
-    static constexpr int PIECE_ROWS = 8;
+    // Whole vectors: the last few of gate_values are computed in another way, and where a piece ends must not
+    // decide which these are.
+    static constexpr int PIECE_ROWS = LANES > 8 ? LANES : 8;
 
     int rows;
     int pieces;
