@@ -31,7 +31,7 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("in UTC this is no date; send the time of a clock") from None
+        raise ValueError("in UTC this is not a date; send the time of a clock") from None
 
 
 SentAt = Annotated[AwareDatetime, AfterValidator(_in_utc)]

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         try:
             size_bytes = len(base64.b64decode(secret.get_secret_value(), validate=True))
         except binascii.Error:
-            raise ValueError("it is no base64; make one: openssl rand -base64 32") from None
+            raise ValueError("it is not base64; make one: openssl rand -base64 32") from None
         if 0 < size_bytes < SESSION_SECRET_BYTES:
             raise ValueError(
                 f"it has {size_bytes} bytes, at least {SESSION_SECRET_BYTES} are needed; "
@@ -115,7 +115,6 @@ class Settings(BaseSettings):
 
     @property
     def resolved_database_url(self) -> str:
-        """The database in use."""
         return self.database_url or f"sqlite:///{self.home_path / 'controller.sqlite'}"
 
     @property
