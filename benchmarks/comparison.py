@@ -41,7 +41,6 @@ class Row:
 
     @property
     def wall_s(self) -> float:
-        """Median."""
         return statistics.median(self.walls_s)
 
 

@@ -35,7 +35,6 @@ def write_document(folder: Path, results: Path) -> Path | None:
 
 
 def document(sessions: Sequence[Session]) -> str:
-    """The whole page."""
     # Measurements of other kinds add a section of their own.
     texts = [NOTES, *sorted(NOTES.parent.glob("*/notes.md")), METHOD]
     parts = [_HEAD, *(part for session in sessions for part in _session(session))]

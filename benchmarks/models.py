@@ -66,7 +66,6 @@ class Shape:
     is_random: bool
 
     def config(self, dtype: str) -> dict[str, Any]:
-        """config.json."""
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",

@@ -23,13 +23,15 @@ Seconds = Annotated[float, Field(ge=0)]
 Fence = Annotated[int, Field(ge=1)]
 
 MAX_BATCH_BYTES = 1 << 20
+MAX_CLAIM_WAIT_S = 55.0
+"""Proxies commonly end a request that was silent for 60 s."""
 
 
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("in UTC this is no date; send the time of a clock") from None
+        raise ValueError("in UTC this is not a date; send the time of a clock") from None
 
 
 SentAt = Annotated[AwareDatetime, AfterValidator(_in_utc)]
@@ -147,7 +149,7 @@ class ClaimRequest(ContractModel):
 
     claim_id: ClaimId
     devices: Annotated[list[DeviceId], Field(min_length=1, max_length=256)]
-    wait_s: Annotated[float, Field(ge=0, le=25)] = 20.0
+    wait_s: Annotated[float, Field(ge=0, le=MAX_CLAIM_WAIT_S)] = 50.0
 
 
 class Lease(ContractModel):

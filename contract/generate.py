@@ -27,7 +27,7 @@ _OF_ONE_ROOT: Final = frozenset({"jobs", "metrics", "problems", "workload"})
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """File name to document: the JSON Schema of every model here, module by module, and what is no model
+    """File name to document: the JSON Schema of every model here, module by module, and what is not a model
     as data. What is added to a module is in its document without another step."""
     documents = {
         "events.json": EVENT_ADAPTER.json_schema(),

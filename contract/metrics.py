@@ -269,7 +269,6 @@ class UnknownMetricError(KeyError):
     """No metric of this name is in the catalogue."""
 
     def __init__(self, name: str) -> None:
-        """`name` as it was asked for."""
         super().__init__(f"no metric is named {name!r}; known: {', '.join(METRICS)}")
 
 

@@ -15,7 +15,6 @@ class ContractVersionError(ValueError):
     """A stream or body speaks a contract version that this build does not know."""
 
     def __init__(self, found: str) -> None:
-        """`found` is the version that was read, as text."""
         known = ", ".join(sorted(SUPPORTED_CONTRACT_VERSIONS))
         super().__init__(
             f"contract version {found!r} is not known here (known: {known}); "

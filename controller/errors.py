@@ -68,7 +68,6 @@ class IdempotencyKeyReusedError(FarmError):
     kind = ProblemCode.IDEMPOTENCY_KEY_REUSED
 
     def __init__(self, key: str) -> None:
-        """`key` is the header's value."""
         super().__init__(f"Idempotency-Key {key!r} was already used for another request; choose a new key")
 
 
@@ -90,21 +89,16 @@ class NotFoundError(FarmError):
     thing: ClassVar[str] = "resource"
 
     def __init__(self, identifier: str) -> None:
-        """`identifier` is what was looked for."""
         super().__init__(f"there is no {self.thing} {identifier!r}; check the id, or list what there is")
         self.identifier = identifier
 
 
 class RunNotFoundError(NotFoundError):
-    """No such run."""
-
     kind = ProblemCode.RUN_NOT_FOUND
     thing = "run"
 
 
 class JobNotFoundError(NotFoundError):
-    """No such job."""
-
     kind = ProblemCode.JOB_NOT_FOUND
     thing = "job"
 
@@ -117,8 +111,6 @@ class AttemptNotFoundError(NotFoundError):
 
 
 class DeviceNotFoundError(NotFoundError):
-    """No such device."""
-
     kind = ProblemCode.DEVICE_NOT_FOUND
     thing = "device"
 
@@ -131,15 +123,11 @@ class ArtifactNotFoundError(NotFoundError):
 
 
 class TokenNotFoundError(NotFoundError):
-    """No such token."""
-
     kind = ProblemCode.TOKEN_NOT_FOUND
     thing = "token"
 
 
 class DeviceAgentNotFoundError(NotFoundError):
-    """No such device agent."""
-
     kind = ProblemCode.DEVICE_AGENT_NOT_FOUND
     thing = "device agent"
 
@@ -167,7 +155,7 @@ class InvalidTransitionError(FarmError):
 
     def __init__(self, machine: str, state: str, cause: str) -> None:
         """`machine` such as `device`; `state` where it is, `cause` what was tried."""
-        super().__init__(f"a {machine} that is {state} knows no {cause}; look at its state again")
+        super().__init__(f"cannot apply {cause} to a {machine} that is {state}; look at it again")
         self.machine = machine
         self.state = state
         self.cause = cause
@@ -182,7 +170,6 @@ class LeaseGoneError(FarmError):
     kind = ProblemCode.LEASE_GONE
 
     def __init__(self, lease_id: str) -> None:
-        """`lease_id` is the lease that the agent named."""
         super().__init__(f"lease {lease_id} is gone: stop touching the device, clean it, then say hello")
 
 
@@ -268,7 +255,6 @@ class ArtifactsMissingError(FarmError):
     kind = ProblemCode.ARTIFACTS_MISSING
 
     def __init__(self, missing: tuple[str, ...]) -> None:
-        """`missing` are names."""
         super().__init__(f"artifacts are missing: {', '.join(missing)}; send them, then the result again")
         self.missing = missing
 
@@ -279,7 +265,6 @@ class ArtifactConflictError(FarmError):
     kind = ProblemCode.ARTIFACT_CONFLICT
 
     def __init__(self, name: str) -> None:
-        """`name` of the artifact."""
         super().__init__(f"artifact {name!r} is stored with another content; choose another name")
 
 
@@ -289,7 +274,6 @@ class AttemptSealedError(FarmError):
     kind = ProblemCode.ATTEMPT_SEALED
 
     def __init__(self, attempt_id: str) -> None:
-        """`attempt_id` is the attempt that is complete."""
         super().__init__(f"the result of {attempt_id} was accepted; no artifact is taken after it")
 
 
@@ -318,7 +302,6 @@ class StoreBusyError(FarmError):
     kind = ProblemCode.STORE_BUSY
 
     def __init__(self, problem: str = "the database is busy") -> None:
-        """There is nothing that the caller could do but wait."""
         super().__init__(f"{problem}; try again in a moment")
 
 

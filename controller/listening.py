@@ -14,7 +14,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        problem = f"{host!r} is no address of this machine ({error.strerror})"
+        problem = f"{host!r} is not an address of this machine ({error.strerror})"
         raise AddressError(f"{problem}; choose another with --host") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -17,7 +17,6 @@ class UvicornServer(uvicorn.Server):
     """Leaves signals to us: uvicorn would raise them again after its clean stop, and end in an error code."""
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """`config` without a socket."""
         config.timeout_graceful_shutdown = GRACE_S
         super().__init__(config)
 

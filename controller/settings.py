@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from contract.agent_api import MAX_CLAIM_WAIT_S
 from contract.home import DEFAULT_HOME
 from controller.states.times import FarmTimes
 
@@ -32,7 +33,7 @@ class Settings(BaseSettings):
     hold_s: float = Field(default=10.0, ge=0, le=3600)
     accept_s: float = Field(default=30.0, gt=0, le=3600)
     hello_interval_s: float = Field(default=30.0, gt=0, le=600)
-    claim_wait_s: float = Field(default=20.0, ge=0, le=25)
+    claim_wait_s: float = Field(default=50.0, ge=0, le=MAX_CLAIM_WAIT_S)
     claim_look_s: float = Field(default=5.0, gt=0, le=60)
     """How often waiting claims look into the database although nothing told them to; a new job wakes them."""
     agent_offline_s: float = Field(default=60.0, gt=0, le=3600)
@@ -64,7 +65,7 @@ class Settings(BaseSettings):
         try:
             size_bytes = len(base64.b64decode(secret.get_secret_value(), validate=True))
         except binascii.Error:
-            raise ValueError("it is no base64; make one: openssl rand -base64 32") from None
+            raise ValueError("it is not base64; make one: openssl rand -base64 32") from None
         if 0 < size_bytes < SESSION_SECRET_BYTES:
             raise ValueError(
                 f"it has {size_bytes} bytes, at least {SESSION_SECRET_BYTES} are needed; "
@@ -114,7 +115,6 @@ class Settings(BaseSettings):
 
     @property
     def resolved_database_url(self) -> str:
-        """The database in use."""
         return self.database_url or f"sqlite:///{self.home_path / 'controller.sqlite'}"
 
     @property

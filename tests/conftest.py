@@ -9,7 +9,7 @@ import pytest
 
 _E2E = Path(__file__).parent / "e2e"
 
-# A slow machine is no failure, and CI must find today what it found yesterday.
+# A slow machine is not a failure, and CI must find today what it found yesterday.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")

@@ -9,7 +9,6 @@ class WorkloadError(ValueError):
     """
 
     def __init__(self, source_name: str, field: str, problem: str, line: int | None = None) -> None:
-        """`problem` is one sentence for a person."""
         field, problem = _shortened(field, 200), _shortened(problem, 1000)
         place = source_name if line is None else f"{source_name}:{line}"
         super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")

@@ -99,7 +99,6 @@ def candidates(config: ModelConfig, bucket: int, product: str) -> list[Any]:
 
 
 def decoder_of(config: ModelConfig, bucket: int) -> CudaDecoder:
-    """With random weights."""
     return CudaDecoder(random_weights(config), (bucket,), "triton")
 
 

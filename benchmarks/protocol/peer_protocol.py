@@ -201,7 +201,6 @@ def peak_rss_mb() -> float:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

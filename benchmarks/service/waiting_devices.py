@@ -20,7 +20,7 @@ from controller.db.tokens import TokenGrant, TokenRepository
 
 DEVICES_PER_AGENT: Final = 20
 HELLO_INTERVAL_S: Final = 30.0
-CLAIM_WAIT_S: Final = 20.0
+CLAIM_WAIT_S: Final = 50.0
 MODEL: Final = "tiny"
 _ANSWER_LIMIT_S: Final = 60.0
 

@@ -164,7 +164,6 @@ class EventLineError(ValueError):
     """A line is not an event of this contract. `field` names what is wrong, "" for the line itself."""
 
     def __init__(self, field: str, problem: str) -> None:
-        """`field` is dotted, `problem` is for a person."""
         super().__init__(f"{field}: {problem}" if field else problem)
         self.field = field
 

@@ -49,7 +49,7 @@ async def put_artifact(
     agent: Agent,
     request: Request,
 ) -> ArtifactRef:
-    """Store a file under a name; the same content again is no error, another one is."""
+    """Store a file under a name; the same content again is not an error, another one is."""
     content = await bounded_body(request, context.settings.max_artifact_bytes)
     artifact = Artifact(place.attempt_id, place.name, said, content)
     return await run_in_threadpool(_keep, context, agent.device_agent_id, artifact)

@@ -105,7 +105,7 @@ def _good_token(context: ApiContext, token: str) -> str | None:
 
 
 def _end_session(context: ApiContext, signer: SessionSigner, cookie: str) -> None:
-    """A cookie that is no session, or one that has ended already, changes nothing."""
+    """A cookie that is not a session, or one that has ended already, changes nothing."""
     digest = signer.token_of(cookie, context.now())
     if digest is None:
         return

@@ -11,7 +11,6 @@ class ServiceMetrics:
     """Counts of requests, and gauges of the farm that are set when somebody reads them."""
 
     def __init__(self) -> None:
-        """An empty registry."""
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "dynofarm_http_requests_total",
@@ -54,7 +53,6 @@ class ServiceMetrics:
             gauge.labels(word).set(count)
 
     def set_outbox(self, unpublished: int) -> None:
-        """Messages not yet published."""
         self._outbox.set(unpublished)
 
     def exposition(self) -> bytes:

@@ -126,7 +126,7 @@ class HostMiddleware:
         self._trusted = TrustedHostMiddleware(self._allow, allowed_hosts, www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer 400 with what to do; starlette's own refusal would be no problem document."""
+        """Pass on, or answer 400 with what to do; starlette's own refusal would not be a problem document."""
         if scope["type"] != "http":
             await self._trusted(scope, receive, send)
             return

@@ -53,7 +53,6 @@ class ProblemResponse(JSONResponse):
     media_type = PROBLEM_MEDIA_TYPE
 
     def __init__(self, problem: Problem) -> None:
-        """Leaves out what the problem does not say."""
         super().__init__(problem.model_dump(mode="json", exclude_none=True), problem.status)
         if problem.retry_after_s is not None:
             self.headers["Retry-After"] = str(max(1, round(problem.retry_after_s)))
@@ -130,7 +129,7 @@ def validation_problem(error: RequestValidationError, request: Request) -> Probl
         location = tuple(entry["loc"])
         message = _advice(entry["type"], entry["msg"])
         if entry["type"] == "json_invalid":
-            # It is placed by the number of a character, which is no pointer.
+            # It is placed by the number of a character, which is not a pointer.
             message = f"not JSON at character {location[-1]}: {entry['ctx']['error']}"
             location = ("body",)
         pointer = _pointer(location)

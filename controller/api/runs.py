@@ -81,7 +81,7 @@ def get_request(run_id: RunId, context: Context, _: Viewer) -> RunRequest:
 
 @serves(router, routes.CANCEL_RUN)
 def cancel(run_id: RunId, context: Context, principal: Submitter) -> RunView:
-    """Cancel what is not done. Again is no error; what runs stops at its agent's next renewal."""
+    """Cancel what is not done. Again is not an error; what runs stops at its agent's next renewal."""
     with context.unit_of_work() as work:
         cancelled = cancel_run(work, run_id)
         act = Act(principal.name, AuditAction.CANCEL, run_id, f"{cancelled} jobs")

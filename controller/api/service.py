@@ -45,7 +45,7 @@ def installed_version() -> str:
 def health(
     query: Annotated[HealthQuery, Query()], context: Annotated[ApiContext, Depends(context_of)]
 ) -> Health:
-    """The process answers. Open, and no database is touched: a busy one is no reason to restart it."""
+    """The process answers. Open, and no database is touched: a busy one is not a reason to restart it."""
     token = home_token(context.settings.home_path) if query.challenge else ""
     return Health(
         status="ok",

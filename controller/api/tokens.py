@@ -60,7 +60,7 @@ def list_tokens(query: Annotated[TokensQuery, Query()], context: Context, _: Adm
 
 @serves(router, routes.REVOKE_TOKEN)
 def revoke_token(token_id: TokenId, context: Context, principal: Admin) -> TokenView:
-    """It is refused from the next request on, as is every session that began with it. Again is no error."""
+    """It is refused from the next request on, as is every session that began with it. Twice is allowed."""
     with context.unit_of_work() as work:
         row = TokenRepository(work.session).get_by_id(token_id)
         if row.revoked_at is None:

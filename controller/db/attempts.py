@@ -13,10 +13,7 @@ from controller.errors import AttemptNotFoundError
 
 
 class AttemptRepository:
-    """Attempts by id and by job."""
-
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def get(self, attempt_id: str) -> AttemptRow:
@@ -58,7 +55,6 @@ class LeaseRepository:
     """Leases, live and gone, and what claims were answered."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def find(self, lease_id: str) -> LeaseRow | None:

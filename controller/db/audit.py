@@ -25,7 +25,6 @@ class AuditRepository:
     """The audit; no row of it is ever changed."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def record(self, act: Act, now: datetime) -> None:

@@ -30,7 +30,6 @@ class DeviceRepository:
     """Devices by id, by agent and by deadline."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def find(self, device_id: str) -> DeviceRow | None:
@@ -145,11 +144,9 @@ class AgentRepository:
     """Device agents by id and by silence."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def find(self, device_agent_id: str) -> AgentRow | None:
-        """The agent, or None."""
         return self._session.get(AgentRow, device_agent_id)
 
     def get(self, device_agent_id: str) -> AgentRow:

@@ -29,7 +29,6 @@ class EventRepository:
     """Raw lines in the order of their numbers, stream by stream."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def lines(self, attempt_id: str, stream: Stream, first_seq: int = 1) -> Iterator[tuple[int, bytes]]:
@@ -72,7 +71,6 @@ class SampleRepository:
     """Values that analysis computed from an attempt's events."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def replace(self, attempt_id: str, samples: Sequence[SampleRow]) -> None:
@@ -103,14 +101,10 @@ class SampleRepository:
 
 
 class ArtifactRepository:
-    """Files of attempts."""
-
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def find(self, attempt_id: str, name: str) -> ArtifactRow | None:
-        """The artifact, or None."""
         return self._session.get(ArtifactRow, (attempt_id, name))
 
     def get(self, attempt_id: str, name: str) -> ArtifactRow:
@@ -131,7 +125,6 @@ class ArtifactRepository:
         )
 
     def content(self, artifact: ArtifactRow) -> bytes:
-        """The file's bytes."""
         blob = self._session.get_one(BlobRow, artifact.sha256)
         return zstandard.decompress(blob.content_zstd, max_output_size=blob.size_bytes)
 

@@ -8,17 +8,14 @@ from controller.db.models import JobRow
 
 
 def stored_spec(job: JobRow) -> JobSpec:
-    """The whole of it."""
     return JobSpec.model_validate({**job.spec, "arms": _arms(job)})
 
 
 def stored_arms(job: JobRow) -> list[ArmSpec]:
-    """Its arms alone."""
     return [ArmSpec.model_validate(arm) for arm in _arms(job)]
 
 
 def stored_trials(job: JobRow) -> list[TrialSpec]:
-    """Its trials alone."""
     return [TrialSpec.model_validate(trial) for trial in job.spec["trials"]]
 
 

@@ -20,7 +20,6 @@ class Outbox:
     """Publishing may happen twice (a crash between publish and mark): whoever listens is idempotent."""
 
     def __init__(self, session: Session) -> None:
-        """Within one unit of work."""
         self._session = session
 
     def add(self, topic: Topic, payload: dict[str, str], now: datetime) -> None:
@@ -40,7 +39,6 @@ class Outbox:
         )
 
     def mark_published(self, outbox_ids: list[int], now: datetime) -> None:
-        """After the broker has them."""
         self._session.execute(
             update(OutboxRow).where(OutboxRow.outbox_id.in_(outbox_ids)).values(published_at=now)
         )

@@ -13,10 +13,7 @@ from controller.errors import JobNotFoundError, RunNotFoundError
 
 
 class RunRepository:
-    """Runs by id and newest first."""
-
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def get(self, run_id: str) -> RunRow:
@@ -57,7 +54,6 @@ class JobRepository:
     """Jobs by id, by run, and those that wait."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def get(self, job_id: str) -> JobRow:

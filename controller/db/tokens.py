@@ -48,7 +48,6 @@ class TokenRepository:
     """Tokens by the digest of their text."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def issue(self, grant: TokenGrant, now: datetime, text: str | None = None) -> str:
@@ -145,7 +144,6 @@ class SessionRepository:
     """Browsers' sessions that were ended before their time."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def is_ended(self, cookie: str) -> bool:
@@ -161,7 +159,6 @@ class IdempotencyRepository:
     """Answers to keep for repeated requests."""
 
     def __init__(self, session: Session) -> None:
-        """Within one transaction."""
         self._session = session
 
     def find(self, principal: str, key: str) -> IdempotencyKeyRow | None:

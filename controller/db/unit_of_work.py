@@ -29,7 +29,6 @@ class UnitOfWork:
         return self.now + timedelta(seconds=seconds)
 
     def new_id(self, prefix: Prefix) -> str:
-        """A new id."""
         return new_id(prefix, self.now, self.chance)
 
     def announce(self, topic: Topic, payload: dict[str, str]) -> None:

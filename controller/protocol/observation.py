@@ -24,7 +24,7 @@ class Sight:
     """A device as its agent and the controller's own books see it.
 
     busy: the agent says that it holds a lease on it. lease_live: the books say so.
-    on_hold: an earlier holder may still touch it.
+    on_hold: the previous lease holder may still be using it.
     """
 
     condition: Condition

@@ -16,7 +16,7 @@ from controller.states.work import JOB_MACHINE, JobCause
 
 
 def cancel_run(work: UnitOfWork, run_id: str) -> int:
-    """Cancel every job that is not done; returns how many. Again is no error. RunNotFoundError."""
+    """Cancel every job that is not done; returns how many. Again is not an error. RunNotFoundError."""
     RunRepository(work.session).get(run_id)
     cancelled = 0
     for job in JobRepository(work.session).of_runs([run_id]):
@@ -100,7 +100,7 @@ def _decide(work: UnitOfWork, device_id: str, act: Act) -> DeviceRow:
 
 
 def drain_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str) -> AgentRow:
-    """No new work for any of its devices; what runs goes on. Again is no error."""
+    """No new work for any of its devices; what runs goes on. Again is not an error."""
     agent = AgentRepository(work.session).get(device_agent_id)
     AuditRepository(work.session).record(Act(actor, AuditAction.DRAIN, device_agent_id, reason), work.now)
     agent.drain = True
@@ -108,7 +108,7 @@ def drain_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str)
 
 
 def resume_agent(work: UnitOfWork, device_agent_id: str, actor: str, reason: str) -> AgentRow:
-    """It gets work again. Again is no error."""
+    """It gets work again. Again is not an error."""
     agent = AgentRepository(work.session).get(device_agent_id)
     AuditRepository(work.session).record(Act(actor, AuditAction.RESUME, device_agent_id, reason), work.now)
     agent.drain = False

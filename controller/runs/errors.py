@@ -39,5 +39,4 @@ class ResultNotReadyError(FarmError):
     kind = ProblemCode.RESULT_NOT_READY
 
     def __init__(self, run_id: str, what: str) -> None:
-        """`what` is what was asked for, e.g. `gate`."""
         super().__init__(f"run {run_id} is not completed, so it has no {what} yet; ask again later")

@@ -152,7 +152,7 @@ DEVICE_MACHINE: Final = Machine(
             _C.AGENT_OFFLINE: "nothing was heard of its agent",
             _C.AGENT_BACK: "its agent is back",
             _C.AGENT_BACK_LEASED: "its agent is back and the lease still lives",
-            _C.BACK_IN_HOLD: "it is back, but an earlier holder may still touch it",
+            _C.BACK_IN_HOLD: "it is back, but the previous lease holder may still be using it",
             _C.MOVED: "another agent sees it, and its own has lost it; the fence rises",
             _C.RECHECK_DUE: "an automatic check after 1, 6 and 24 hours",
             _C.QUARANTINE_ORDERED: "a person takes it out",

@@ -20,7 +20,7 @@ _PROSE: Final = MappingProxyType(
         "ones has a deadline. A late result may still salvage a lost attempt, if nothing newer was granted.",
         "devices": "A device has one state. While its agent works on it the state has a deadline; `ready`, "
         "`blocked`, `maintenance`, `absent` and `lost` wait for work, a person or the device. Nothing is "
-        "ever granted before the device's `hold_until`: an earlier holder may still touch it until then.",
+        "ever granted before the device's `hold_until`: the previous lease holder may still be using it.",
         "jobs": "A run is what a person submits, a job one cell of it. A job is tried until it is done; "
         "a done job changes only by salvage, and only before its run is completed.",
     }

@@ -19,7 +19,7 @@ class FarmTimes:
     hold_s: float = 10.0
     accept_s: float = 30.0
     hello_interval_s: float = 30.0
-    claim_wait_s: float = 20.0
+    claim_wait_s: float = 50.0
     agent_offline_s: float = 60.0
     absent_after_s: float = 15.0
     """A device that its agent no longer reports counts as gone after this long (debounce)."""

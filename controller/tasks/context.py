@@ -12,7 +12,6 @@ from controller.settings import Settings
 
 
 def utc_now() -> datetime:
-    """The present moment, aware."""
     return datetime.now(UTC)
 
 

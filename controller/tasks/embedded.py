@@ -18,7 +18,6 @@ class EmbeddedTasks:
     """Carries out what is sent, in the outbox's thread, and the periodic tasks in a thread of its own."""
 
     def __init__(self, context: TaskContext) -> None:
-        """Nothing runs yet."""
         self._context = context
         self._stopping = threading.Event()
         self._timer = threading.Thread(target=self._tick, name="upkeep", daemon=True)

@@ -40,7 +40,6 @@ class Delivery:
     def __init__(
         self, folder: AttemptFolder, spool: Spool, client: ControllerClient, settings: AgentSettings
     ) -> None:
-        """Nothing is sent before `run`."""
         self.folder = folder
         self.spool = spool
         self.cancelled = False

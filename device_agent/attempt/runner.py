@@ -77,7 +77,6 @@ class AttemptRunner:
     """Holds one device from the grant to the release. `run` returns when the device is free."""
 
     def __init__(self, delivery: Delivery, target: Target, around: Surroundings) -> None:
-        """Opens nothing and starts nothing."""
         self.folder: AttemptFolder = delivery.folder
         self._delivery = delivery
         self._spool = delivery.spool

@@ -83,7 +83,6 @@ class Intake:
     """The one way into the spool for a runtime's lines; calls from several threads take turns."""
 
     def __init__(self, spool: Spool, attempt_id: AttemptId) -> None:
-        """Starts where the spool is."""
         self._spool = spool
         self._attempt_id = attempt_id
         self._lock = threading.Lock()

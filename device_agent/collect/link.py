@@ -26,7 +26,7 @@ _DRAIN_DEADLINE_S = 2.0
 
 
 class RuntimeLink:
-    """Follows one runtime until told to finish; `spool_full` says that the disk takes nothing now."""
+    """Follows one runtime until told to finish; `spool_full` says that the disk is full now."""
 
     def __init__(self, socket_path: Path, events_path: Path, spool: Spool, intake: Intake) -> None:
         """The socket and the file may appear later, or never."""
@@ -135,7 +135,7 @@ class RuntimeLink:
         return True
 
     def _read_file(self) -> None:
-        """From where the spool is to the last whole line; a torn last line is no event."""
+        """From where the spool is to the last whole line; a torn last line is not an event."""
         framer = LineFramer(MAX_EVENT_LINE_BYTES)
         offset = self._spool.file_offset()
         try:

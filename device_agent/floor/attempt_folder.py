@@ -117,7 +117,7 @@ class AttemptFolder:
         return self._read(LEASE_FILE, LeaseFile)
 
     def write_lease_file(self, lease: LeaseFile) -> None:
-        """Raises OSError when the disk takes nothing; the old deadline then stays in force."""
+        """Raises OSError when the disk cannot be written; the old deadline then stays in force."""
         write_atomically(self.path / LEASE_FILE, lease.model_dump_json().encode())
 
     def process(self) -> ProcessRecord | None:

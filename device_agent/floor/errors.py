@@ -38,7 +38,7 @@ class ModelMissingError(AgentError):
 
 
 class CalibrationRunsError(AgentError):
-    """This machine is being calibrated: by another process, or in the way of what was asked."""
+    """Refused: a calibration is running on this machine."""
 
     kind = "calibration-runs"
     fault = Fault.LAB
@@ -80,7 +80,6 @@ class LaunchError(AgentError):
     fault = Fault.LAB
 
     def __init__(self, detail: str, reason: FailureReason = FailureReason.AGENT_BUG) -> None:
-        """`detail` is for a person."""
         super().__init__(detail)
         self.reason = reason
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class PropertyListError(ValueError):
-    """The bytes are no property list."""
+    """The bytes are not a property list."""
 
 
 def parse_property_list(data: bytes) -> Any:

@@ -1,6 +1,6 @@
 """Identifiers out, pseudonyms in: the same for the same secret, of the same length, in order of appearance.
 
-A pseudonym is no digest: serials and IMEIs are few enough to be guessed from one. Equal length keeps binary
+A pseudonym is not a digest: serials and IMEIs are few enough to be guessed. Equal length keeps binary
 framing valid. What was learned in one place is removed everywhere, also where it had passed before.
 """
 
@@ -183,7 +183,7 @@ def _forms(secret: str | bytes | int) -> Iterator[bytes]:
 
 
 def _pseudonym(form: bytes, number: int) -> bytes:
-    """Text is shaped; bytes that are no text become a counter."""
+    """Text is shaped; bytes that are not text become a counter."""
     wide = form[1::2].count(0) == len(form) // 2 or form[::2].count(0) == len(form) // 2
     if wide and len(form) % 2 == 0:
         low = 1 if form[0] == 0 else 0

@@ -19,7 +19,6 @@ class WorkerError(Exception):
     """What the worker itself found wrong, already in our words."""
 
     def __init__(self, kind: WorkerErrorKind, detail: str) -> None:
-        """`detail` is for a person."""
         super().__init__(detail)
         self.kind = kind
 

@@ -68,7 +68,7 @@ async def _mount_personalized(client: UsbmuxLockdownClient, folder: Path) -> Non
     try:
         parse_property_list(manifest.read_bytes())
     except PropertyListError as error:
-        raise WorkerError(WorkerErrorKind.IMAGE_MISSING, f"{manifest} is no property list") from error
+        raise WorkerError(WorkerErrorKind.IMAGE_MISSING, f"{manifest} is not a property list") from error
     try:
         async with _OfflineMounter(client) as mounter:
             await mounter.mount(image, manifest, trust_cache)

@@ -54,7 +54,6 @@ class Session:
     """One device by its serial. `on_exit`: (pid, exit code, signal) of each observed process that ended."""
 
     def __init__(self, udid: str, on_exit: ExitHandler) -> None:
-        """Connects nothing."""
         self.udid = udid
         self._on_exit = on_exit
         self._opening = asyncio.Lock()

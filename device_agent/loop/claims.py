@@ -4,7 +4,7 @@ import structlog
 from pydantic import ValidationError
 from ulid import ULID
 
-from contract.agent_api import ClaimRequest
+from contract.agent_api import MAX_CLAIM_WAIT_S, ClaimRequest
 from contract.ids import DeviceId
 from device_agent.client import ControllerClient
 from device_agent.floor.atomic_file import write_atomically
@@ -13,8 +13,6 @@ from device_agent.floor.settings import AgentSettings
 from rest.errors import AnswerInvalidError, RefusedError
 
 _log = structlog.get_logger(__name__)
-
-_MAX_WAIT_S = 25.0
 
 
 class ClaimDesk:
@@ -51,7 +49,9 @@ class ClaimDesk:
         (self._folder / f"{device_id}.json").unlink(missing_ok=True)
 
     def _new(self, device_id: DeviceId, wait_s: float) -> ClaimRequest:
-        request = ClaimRequest(claim_id=f"clm_{ULID()}", devices=[device_id], wait_s=min(wait_s, _MAX_WAIT_S))
+        request = ClaimRequest(
+            claim_id=f"clm_{ULID()}", devices=[device_id], wait_s=min(wait_s, MAX_CLAIM_WAIT_S)
+        )
         write_atomically(self._folder / f"{device_id}.json", request.model_dump_json().encode())
         return request
 

@@ -254,7 +254,7 @@ class Agent:
         return None
 
     async def _with_disk(self, report: DeviceReport | None) -> DeviceReport | None:
-        """A disk that takes no file makes every device of this host wait: an attempt needs a folder."""
+        """A disk that cannot be written makes every device of this host wait: an attempt needs a folder."""
         refusal = await asyncio.to_thread(disk_refusal, self._settings.agent_home)
         if refusal != self._disk_refusal:
             self._disk_refusal = refusal

@@ -23,7 +23,7 @@ def host_health(home: Path, spool_backlog_events: int) -> HostHealth:
 
 
 def disk_refusal(home: Path) -> str:
-    """Why the disk of `home` takes no new file, "" when it does: free bytes say nothing of inodes."""
+    """Why no file can be made on the disk of `home`, "" when it does: free bytes say nothing of inodes."""
     try:
         with TemporaryFile(dir=home) as file:
             file.write(b"x")

@@ -23,7 +23,6 @@ class PlaintextSink:
     """Records connections by a key that the worker chooses, such as the id of its socket object."""
 
     def __init__(self, recorder: Recorder) -> None:
-        """The recorder is this sink's own."""
         self._recorder = recorder
         self._open: dict[object, Capture] = {}
 

@@ -40,7 +40,6 @@ class RecordingProxy:
     """Serves until told to stop; `async with` it."""
 
     def __init__(self, settings: ProxySettings, recorder: Recorder) -> None:
-        """Nothing is opened yet."""
         self._settings = settings
         self._recorder = recorder
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

@@ -31,7 +31,7 @@ _PLIST_HEADER: Final = struct.Struct(">I")
 
 
 class TranscriptError(AgentError):
-    """A file is no transcript; the message names the line."""
+    """A file is not a transcript; the message names the line."""
 
     kind = "transcript-damaged"
 

@@ -20,8 +20,6 @@ _MAX_LINE_BYTES: Final = 64 * 1024
 
 
 class ControlServer:
-    """Serves until close."""
-
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
         self._server: asyncio.Server | None = None

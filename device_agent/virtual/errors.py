@@ -22,7 +22,7 @@ class UnknownFaultError(VirtualError):
 
 
 class BadRequestError(VirtualError):
-    """A line on the control socket that is no request."""
+    """A line on the control socket that is not a request."""
 
     code = "bad-request"
 

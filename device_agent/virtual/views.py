@@ -7,7 +7,6 @@ from device_agent.virtual.emulator import Emulator, Unit
 
 
 def emulator_view(emulator: Emulator) -> EmulatorView:
-    """Everything at this moment."""
     return EmulatorView(
         usbmuxd_socket=str(emulator.usbmuxd_socket),
         control_socket=str(emulator.control_socket),

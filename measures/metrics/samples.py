@@ -44,7 +44,7 @@ FORMULAS_BY_SCOPE: Final[Mapping[Scope, Mapping[str, object]]] = MappingProxyTyp
 def samples_of(trial: TrialFacts) -> list[SampleValue]:
     """Every sample of a trial, in the catalogue's order; a call's tries that failed have none.
 
-    A trial that is not completed has only its counts: what it took before it broke off is no duration.
+    A trial that is not completed has only its counts: what it took before it broke off is not a duration.
     ImpossibleEventsError for times that cannot be.
     """
     samples: list[SampleValue] = []

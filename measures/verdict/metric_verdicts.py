@@ -56,7 +56,7 @@ class Measured:
 
 
 def can_gate(definition: MetricDefinition) -> bool:
-    """Whether log ratios of the metric mean something: it has a direction and is no count and no share."""
+    """Whether log ratios of the metric mean anything: it has a direction, and is not a count or share."""
     return definition.better is not Better.NONE and definition.unit not in ("count", "ratio")
 
 

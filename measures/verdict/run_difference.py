@@ -92,7 +92,7 @@ def compare(baseline: RunSide, run: RunSide, arm: str) -> Comparison:
     """
     before, after = baseline.report.arms[arm].metrics, run.report.arms[arm].metrics
     shared = [name for name in before if name in after]
-    # In place of the first arm's, where both runtimes tell them: silence is no difference.
+    # In place of the first arm's, where both runtimes tell them: silence is not a difference.
     options = [side.arm_options(arm) for side in (baseline, run)]
     own = options if all(options) else [{}, {}]
     return Comparison(

@@ -65,7 +65,7 @@ class AttemptEvents:
 
 
 def read_attempt(path: Path) -> AttemptEvents:
-    """EventLineError for a line that is no event; ValueError when the file has no conditions."""
+    """EventLineError for a line that is not an event; ValueError when the file has no conditions."""
     streams: dict[Stream, list[Event]] = defaultdict(list)
     with path.open("rb") as lines:
         for line in lines:

@@ -78,7 +78,7 @@ def _name(text: str) -> str:
     try:
         return TypeAdapter(Name).validate_python(text)
     except ValidationError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a model") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a model") from error
 
 
 def _say(line: BaseModel) -> None:

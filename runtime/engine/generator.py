@@ -20,7 +20,7 @@ class CallKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """One generation. stop_tokens end it and are no part of its output; none: all tokens are made."""
+    """One generation. stop_tokens end it and are not part of its output; none: all tokens are made."""
 
     key: CallKey
     prompt: tuple[int, ...]

@@ -184,7 +184,7 @@ class PagedEngine:
         return sampled, broken
 
     def _broken_prompts(self, batch: Batch) -> dict[int, RuntimeFault]:
-        """Prompts whose chunk is no number somewhere: found before any of it is published.
+        """Prompts whose chunk is not a number somewhere: found before any of it is published.
 
         One such token spoils also those before it in its chunk (a hidden weight of 0 times NaN is NaN), and
         these may be the prefix of others.

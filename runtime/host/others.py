@@ -76,7 +76,6 @@ class OthersMeter:
         return False
 
     def close(self) -> None:
-        """No more samples."""
         self._closed.set()
         self._thread.join(5.0)
 

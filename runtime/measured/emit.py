@@ -107,7 +107,7 @@ class EventEmitter:
         self._thread.start()
 
     def emit(self, event: EventEnvelope) -> None:
-        """Queues the event; its seq is replaced. EventsNotWrittenError when the disk takes nothing more."""
+        """Queues the event; its seq is replaced. EventsNotWrittenError when they cannot be written."""
         stream = stream_of(event)
         with self._changed:
             if self._closing:

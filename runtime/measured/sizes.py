@@ -35,7 +35,6 @@ class WorkloadSizes:
 
     @property
     def agents(self) -> int:
-        """How many there are."""
         return len(self.agent_tokens)
 
 

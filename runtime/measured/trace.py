@@ -35,23 +35,18 @@ class TraceObserver(NullObserver):
         self._keys[holder] = key
 
     def blocks_allocated(self, holder: int, blocks: Sequence[int]) -> None:
-        """Emits blocks_allocated."""
         self._emit_blocks(BlocksAllocated, holder, blocks)
 
     def blocks_shared(self, holder: int, blocks: Sequence[int]) -> None:
-        """Emits blocks_shared."""
         self._emit_blocks(BlocksShared, holder, blocks)
 
     def blocks_released(self, holder: int, blocks: Sequence[int]) -> None:
-        """Emits blocks_released."""
         self._emit_blocks(BlocksReleased, holder, blocks)
 
     def block_evicted(self, block: int) -> None:
-        """Emits block_evicted."""
         self._emitter.emit(BlockEvicted(**self._of_trial(), block=block))
 
     def block_copied(self, holder: int, source: int, target: int, tokens: int) -> None:
-        """Emits block_copied."""
         self._emitter.emit(BlockCopied(**self._of_call(holder), source=source, target=target, tokens=tokens))
 
     def prefix_hit(self, holder: int, queried_tokens: int, hit_tokens: int, tail_tokens: int) -> None:

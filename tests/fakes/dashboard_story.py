@@ -323,7 +323,7 @@ def comparison(run: int = 1, baseline: int = 2, **changed: Any) -> Comparison:
         "metrics": metrics,
         "change_percent": {name: -9.0 for name, (before, _) in metrics.items() if before.median},
         "beyond_noise": dict.fromkeys(metrics, True),
-        "note": "Medians on x86_64 (2 cores). Not measured in pairs, so this is no verdict.",
+        "note": "Medians on x86_64 (2 cores). Not measured in pairs, so this is not a verdict.",
     }
     fields |= changed
     return Comparison(run_id=identifier("run", run), baseline_run_id=identifier("run", baseline), **fields)

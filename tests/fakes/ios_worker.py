@@ -1,7 +1,7 @@
 """A worker as the agent hears it, without any device: each method misbehaves in its own way.
 
 describe answers; conditions never does; mount_image makes progress for a second, then answers; open_tunnel
-ends the process; release writes what is no message; list answers with a wrong shape; remove fails as locked;
+ends the process; release writes no message; list answers with a wrong shape; remove fails as locked;
 signal sends a notice and answers. Only the standard library.
 """
 
@@ -45,7 +45,7 @@ def carry_out(request: dict[str, Any]) -> None:
         case "open_tunnel":
             sys.exit(1)
         case "release":
-            sys.stdout.write("this is no message\n")
+            sys.stdout.write("this is not a message\n")
             sys.stdout.flush()
         case "list":
             say({"id": number, "answer": {"names": 7}})

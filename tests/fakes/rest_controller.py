@@ -210,7 +210,7 @@ class RestController:
             differs=["model: a and b"] if forced else [],
             metrics={"wall_s": (before["wall_s"], after["wall_s"])},
             change_percent={"wall_s": change},
-            note="Medians of two runs; this is no verdict.",
+            note="Medians of two runs; this is not a verdict.",
         )
 
     def job(self, _asked: Asked, job_id: str) -> tuple[int, BaseModel]:

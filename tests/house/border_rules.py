@@ -47,7 +47,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _dotted(node: ast.expr) -> str:
-    """`datetime.datetime.now` as a string; empty when the expression is no plain chain of names."""
+    """`datetime.datetime.now` as a string; empty when the expression is not a plain chain of names."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

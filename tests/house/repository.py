@@ -43,7 +43,7 @@ class Source:
 
     @classmethod
     def parse(cls, path: str, text: str) -> "Source":
-        """Raises SyntaxError when the text is no Python."""
+        """Raises SyntaxError when the text is not Python."""
         return cls(PurePosixPath(path), text, ast.parse(text, path))
 
     def is_in(self, *folders: str) -> bool:

@@ -59,7 +59,7 @@ def misplaced_tests(paths: Iterable[PurePosixPath], folders: frozenset[str]) -> 
         if mirrored.parts and not OWN_TEST_FOLDERS.isdisjoint((mirrored.parts[0], str(mirrored))):
             continue
         if str(mirrored) not in folders:
-            yield Violation(path, 1, f"mirrors {str(mirrored)!r}, which is no folder or module of the source")
+            yield Violation(path, 1, f"mirrors {str(mirrored)!r}, which is not a folder or module")
 
 
 def mirrorable(paths: Iterable[PurePosixPath]) -> frozenset[str]:

@@ -13,8 +13,6 @@ SEEDED = [
     ("PLR0913", "def work(a, b, c, d, e, f):\n    '''Six.'''\n"),
     ("FBT001", "def work(flag: bool):\n    '''Positional flag.'''\n"),
     ("FBT002", "def work(flag=False):\n    '''Positional flag.'''\n"),
-    ("D101", "class Pool: ...\n"),
-    ("D103", "def work(): ...\n"),
     ("D419", "def work():\n    ''''''\n"),
     ("T201", "print(1)\n"),
     ("DTZ005", "import datetime\nx = datetime.datetime.now()\n"),

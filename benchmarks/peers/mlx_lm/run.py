@@ -15,7 +15,6 @@ _CHUNK_TOKENS = 512
 
 
 def main() -> None:
-    """One run."""
     options = arguments(MODES)
     work = Work.read(options.work)
     from mlx_lm.utils import load_model

@@ -17,7 +17,6 @@ _PRECISION = {"float32": "f32", "bfloat16": "bf16"}
 
 
 def main() -> None:
-    """One run."""
     options = arguments(MODES)
     work = Work.read(options.work)
     import openvino_genai

@@ -15,7 +15,6 @@ _CHUNK_TOKENS = 2048
 
 
 def main() -> None:
-    """One run."""
     options = arguments(MODES)
     work = Work.read(options.work)
     from transformers import AutoModelForCausalLM

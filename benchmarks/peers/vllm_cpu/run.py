@@ -13,7 +13,6 @@ MODES = ("naive", "serial_cache", "conc")
 
 
 def main() -> None:
-    """One run."""
     options = arguments(MODES)
     work = Work.read(options.work)
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")

@@ -37,7 +37,6 @@ class NaiveDatetimeError(ValueError):
     """A time without a zone was about to be stored: nobody could say later when it was."""
 
     def __init__(self, value: datetime) -> None:
-        """`value` is the time as it was given."""
         super().__init__(f"{value.isoformat()} has no time zone; pass an aware datetime")
 
 
@@ -78,11 +77,10 @@ class WordText(TypeDecorator[Word], Generic[Word]):
         self.words = words
 
     def process_bind_param(self, value: Word | None, dialect: Dialect) -> str | None:
-        """The member's value; a string that is no member raises ValueError."""
+        """The member's value; a string that is not a member raises ValueError."""
         return None if value is None else self.words(value).value
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Word | None:
-        """The member again."""
         return None if value is None else self.words(value)
 
 

@@ -41,7 +41,7 @@ class DeviceRow(Row):
     reasons: Mapped[list[str]] = mapped_column(JSON, default=list)
     fence: Mapped[int] = mapped_column(BigInteger, default=0)
     hold_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    """Nothing is granted before: an earlier holder may still touch the device until then."""
+    """Nothing is granted before: the previous lease holder may still be using the device."""
     ready_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """When its agent thinks that waiting for a condition will be over; None where nobody can say."""
     drain_to: Mapped[DeviceState | None] = mapped_column(WordText(DeviceState))

@@ -47,7 +47,6 @@ class BuildShelf:
     """The folder's IPAs, read again only when a file has changed. Reads the disk: call it in a thread."""
 
     def __init__(self, folder: Path) -> None:
-        """The folder may not exist."""
         self._folder = folder
         self._known: dict[tuple[str, int, int], Build | str] = {}
 

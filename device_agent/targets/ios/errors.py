@@ -43,7 +43,6 @@ class DeviceFaultError(LaunchError):
     retryable: ClassVar[bool] = True
 
     def __init__(self, fault_kind: WorkerErrorKind, detail: str) -> None:
-        """`detail` is for a person."""
         super().__init__(f"{fault_kind}: {detail}", REASONS[fault_kind])
         self.fault_kind = fault_kind
 

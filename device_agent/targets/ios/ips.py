@@ -21,7 +21,7 @@ MAX_REPORT_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64
 MAX_TEXT_CHARS: Final = 1000
 MAX_COUNT: Final = 2**53
-"""Larger whole numbers are no count: events cannot carry them."""
+"""Larger whole numbers are not a count: events cannot carry them."""
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
 _CLOSER: Final = {"{": "}", "[": "]"}
@@ -29,7 +29,7 @@ _YEARS: Final = range(2000, 2200)
 
 
 class ReportUnreadableError(AgentError):
-    """The bytes are no report that this reader knows; the message says why."""
+    """The bytes are not a report that this reader knows; the message says why."""
 
     kind: ClassVar[str] = "report-unreadable"
     fault: ClassVar[Fault] = Fault.DEVICE
@@ -108,7 +108,7 @@ def _object(text: str, what: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ReportUnreadableError(f"its {what} is no JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ReportUnreadableError(f"its {what} is no object")
+        raise ReportUnreadableError(f"its {what} is not an object")
     return value
 
 

@@ -131,7 +131,7 @@ def ios_step(description: Description) -> Step:
 
 
 def ios_version(text: str) -> tuple[int, int] | None:
-    """Major and minor; None for what is no version."""
+    """Major and minor; None for what is not a version."""
     parts = text.split(".")
     if not parts[0].isdigit() or (len(parts) > 1 and not parts[1].isdigit()):
         return None

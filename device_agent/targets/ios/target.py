@@ -30,7 +30,6 @@ class IosTarget:
     """Made in the agent's loop; `launch` and `report` are called from threads, the rest from the loop."""
 
     def __init__(self, device: DeviceMonitor, digests: ModelDigests) -> None:
-        """Starts nothing."""
         self._device = device
         self._digests = digests
         self._loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ _CHIP_ID_CHARS: Final = 8
 
 
 class MuxProtocolError(Exception):
-    """The daemon said something that is no usbmux message; the connection is of no more use."""
+    """The daemon said something that is not a usbmux message; the connection cannot be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     except PropertyListError as error:
         raise MuxProtocolError(str(error)) from error
     if not isinstance(message, dict):
-        raise MuxProtocolError("the property list is no dictionary")
+        raise MuxProtocolError("the property list is not a dictionary")
     return message
 
 

@@ -62,7 +62,6 @@ class WorkerProcess:
     """One process; once it has ended, or had to be killed, every call fails: `disconnected` or `stalled`."""
 
     def __init__(self, process: asyncio.subprocess.Process, on_notice: Callable[[Notice], None]) -> None:
-        """See `start`."""
         self._process = process
         self._on_notice = on_notice
         self._pending: dict[int, _Pending] = {}
@@ -171,7 +170,7 @@ class WorkerProcess:
             while stdout is not None and (line := await stdout.readline()):
                 self._take(line)
         except (ValueError, OSError) as error:
-            # A line that is no message or has no end, or a broken pipe: what follows cannot be told apart.
+            # A line that is not a message or has no end, or a broken pipe: what follows cannot be told apart.
             _log.error("worker_unreadable", pid=self.pid, detail=str(error))
         finally:
             self._kill_now()

@@ -31,7 +31,7 @@ class Package:
 
 
 def read_package(path: Path) -> Package:
-    """PackageError, named as the device names it, for what is no package or is not signed."""
+    """PackageError, named as the device names it, for what is not a package or is not signed."""
     try:
         with zipfile.ZipFile(path) as archive:
             bundle = _bundle_folder(archive)
@@ -59,7 +59,7 @@ def _bundle_folder(archive: zipfile.ZipFile) -> str:
         parts = name.split("/")
         if len(parts) >= 3 and parts[0] == "Payload" and parts[1].endswith(".app"):
             return f"Payload/{parts[1]}/"
-    raise ValueError("Payload holds no app")
+    raise ValueError("there is no app in Payload")
 
 
 def _plist(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _plist(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
         raise ValueError(f"{name} is too large")
     found = parse_property_list(archive.read(name))
     if not isinstance(found, dict):
-        raise ValueError(f"{name} is no dictionary")
+        raise ValueError(f"{name} is not a dictionary")
     return found
 
 

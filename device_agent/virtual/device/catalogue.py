@@ -97,10 +97,10 @@ class SystemVersion:
 
 
 def parse_version(text: str) -> SystemVersion:
-    """BadCatalogueError for what is no version, or one that is not emulated."""
+    """BadCatalogueError for what is not a version, or one that is not emulated."""
     match = _VERSION.fullmatch(text.strip())
     if match is None:
-        raise BadCatalogueError(f"{text!r} is no version; write one such as 18.5")
+        raise BadCatalogueError(f"{text!r} is not a version; write one such as 18.5")
     version = SystemVersion(int(match[1]), int(match[2]), int(match[3] or 0))
     if version.major not in _SUPPORTED_MAJOR:
         known = ", ".join(str(major) for major in sorted(_SUPPORTED_MAJOR))

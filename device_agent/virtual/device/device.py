@@ -68,7 +68,6 @@ class VirtualDevice:
 
     @property
     def tunnels(self) -> int:
-        """How many are open."""
         return len(self._tunnels)
 
     @contextmanager
@@ -95,7 +94,7 @@ class VirtualDevice:
         return self.key.tls_context(host.device_certificate)
 
     def save(self) -> None:
-        """Keeps the record; OSError when the real disk takes nothing."""
+        """Keeps the record; OSError when the real disk cannot be written."""
         write_record(self.folder, self.record)
 
     def forget_host(self, host_id: str) -> None:

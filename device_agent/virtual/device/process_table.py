@@ -20,13 +20,11 @@ class DeviceProcess(Protocol):
         ...
 
     @property
-    def name(self) -> str:
-        """Of its executable."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def bundle_id(self) -> str:
-        """ "" for what is no app."""
+        """ "" for what is not an app."""
         ...
 
     @property
@@ -50,9 +48,7 @@ class DeviceProcess(Protocol):
         ...
 
     @property
-    def threads(self) -> int:
-        """How many."""
-        ...
+    def threads(self) -> int: ...
 
     @property
     def band(self) -> int:
@@ -127,15 +123,12 @@ class ProcessTable:
         self._pids = itertools.count(_FIRST_APP_PID)
 
     def new_pid(self) -> int:
-        """The next number."""
         return next(self._pids)
 
     def add(self, process: DeviceProcess) -> None:
-        """It is listed from now on."""
         self._processes[process.pid] = process
 
     def remove(self, pid: int) -> None:
-        """It is not listed any more."""
         self._processes.pop(pid, None)
 
     def get(self, pid: int) -> DeviceProcess | None:
@@ -143,9 +136,7 @@ class ProcessTable:
         return self._processes.get(pid)
 
     def all(self) -> list[DeviceProcess]:
-        """In the order of their pids."""
         return [self._processes[pid] for pid in sorted(self._processes)]
 
     def system(self) -> list[SystemProcess]:
-        """Those of the system."""
         return [each for each in self.all() if isinstance(each, SystemProcess)]

@@ -89,7 +89,6 @@ class DeviceRecord(_Kept):
 
     @property
     def version(self) -> SystemVersion:
-        """Its system, parsed."""
         return parse_version(self.ios_version)
 
     @property
@@ -98,7 +97,6 @@ class DeviceRecord(_Kept):
         return model_of(self.product_type)
 
     def now(self) -> datetime:
-        """The device's own clock."""
         return datetime.fromtimestamp(datetime.now(UTC).timestamp() + self.clock_offset_s, UTC)
 
 
@@ -136,5 +134,5 @@ def read_record(folder: Path) -> DeviceRecord | None:
 
 
 def write_record(folder: Path, record: DeviceRecord) -> None:
-    """Replaces the record in a device's folder; OSError when the disk takes nothing."""
+    """Replaces the record in a device's folder; OSError when the disk cannot be written."""
     write_atomically(folder / RECORD_FILE, record.model_dump_json(indent=1).encode())

@@ -25,7 +25,6 @@ class Subscription(Generic[ItemT]):
             self.lost += 1
 
     async def get(self) -> ItemT:
-        """The next one."""
         return await self._queue.get()
 
 
@@ -37,11 +36,9 @@ class Topic(Generic[ItemT]):
 
     @property
     def listeners(self) -> int:
-        """How many listen now."""
         return len(self._subscriptions)
 
     def say(self, item: ItemT) -> None:
-        """To all who listen now."""
         for subscription in self._subscriptions:
             subscription.put(item)
 

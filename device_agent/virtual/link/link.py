@@ -62,29 +62,17 @@ class ByteSink(Protocol):
     """What is used of a StreamWriter; a connection inside a tunnel has the same."""
 
     @property
-    def transport(self) -> Abortable:
-        """Of this connection."""
-        ...
+    def transport(self) -> Abortable: ...
 
-    def write(self, data: bytes) -> None:
-        """Queues bytes."""
-        ...
+    def write(self, data: bytes) -> None: ...
 
-    async def drain(self) -> None:
-        """Waits for room."""
-        ...
+    async def drain(self) -> None: ...
 
-    def close(self) -> None:
-        """Ends in order."""
-        ...
+    def close(self) -> None: ...
 
-    def is_closing(self) -> bool:
-        """Whether it ended."""
-        ...
+    def is_closing(self) -> bool: ...
 
-    async def wait_closed(self) -> None:
-        """Returns when it is closed."""
-        ...
+    async def wait_closed(self) -> None: ...
 
 
 class PacedWriter:
@@ -152,7 +140,6 @@ class PacedWriter:
         await self._writer.wait_closed()
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """As of the transport."""
         ask = getattr(self._writer, "get_extra_info", None)
         return default if ask is None else ask(name, default)
 

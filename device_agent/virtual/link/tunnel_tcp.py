@@ -74,7 +74,6 @@ class TcpConnection:
         return self
 
     def write(self, data: bytes) -> None:
-        """Queues bytes."""
         if not self.ended.is_set() and not self._wants_end:
             self._unsent += data
             self._pump()
@@ -93,11 +92,9 @@ class TcpConnection:
         self._pump()
 
     def is_closing(self) -> bool:
-        """Whether it ended, or will."""
         return self._wants_end or self.ended.is_set()
 
     async def wait_closed(self) -> None:
-        """Returns when it is over."""
         await self.ended.wait()
 
     def abort(self) -> None:

@@ -18,7 +18,7 @@ def parse_plist(data: bytes) -> dict[str, Any]:
     """A plist dictionary; ValueError for anything else, whatever the parser made of it."""
     message = parse_property_list(data)
     if not isinstance(message, dict):
-        raise ValueError("a message that is no dictionary")
+        raise ValueError("a message that is not a dictionary")
     return message
 
 

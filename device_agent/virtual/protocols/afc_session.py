@@ -57,7 +57,6 @@ class AfcRefusal(Exception):  # noqa: N818 - an answer to the client, not a fail
     """The operation is not done; `status` is the answer."""
 
     def __init__(self, status: AfcStatus) -> None:
-        """Nothing else is told."""
         super().__init__(status.name)
         self.status = status
 
@@ -102,7 +101,6 @@ class AfcSession:
         self._files.clear()
 
     def open(self, mode: int, name: str) -> AfcResult:
-        """A handle."""
         path = resolve_below(self._root, name)
         if mode not in _MODES:
             raise AfcRefusal(AfcStatus.INVALID_ARGUMENT)
@@ -152,18 +150,15 @@ class AfcSession:
             raise AfcRefusal(AfcStatus.NO_SPACE_LEFT)
 
     def seek(self, handle: int, whence: int, offset: int) -> AfcResult:
-        """Moves the file's position."""
         if whence > 2:
             raise AfcRefusal(AfcStatus.INVALID_ARGUMENT)
         self._file(handle).file.seek(offset, whence)
         return AfcResult()
 
     def tell(self, handle: int) -> AfcResult:
-        """The file's position."""
         return AfcResult(position=self._file(handle).file.tell())
 
     def close_file(self, handle: int) -> AfcResult:
-        """The handle is gone."""
         self._file(handle).file.close()
         del self._files[handle]
         return AfcResult()
@@ -215,7 +210,7 @@ class AfcSession:
         return AfcResult(data=_pairs(self._disk.file_system_info()))
 
     def make_folder(self, name: str) -> AfcResult:
-        """With its parents; one that exists is no error."""
+        """With its parents; one that exists is not an error."""
         resolve_below(self._root, name).mkdir(parents=True, exist_ok=True)
         return AfcResult()
 

@@ -20,7 +20,6 @@ class CoreDeviceRefusal(Exception):  # noqa: N818 - an answer to the client, not
     """The feature is not carried out; the client gets this as its error."""
 
     def __init__(self, domain: str, number: int, detail: str) -> None:
-        """As in an NSError."""
         super().__init__(detail)
         self.domain = domain
         self.number = number
@@ -34,7 +33,6 @@ class CoreDeviceService:
     features: dict[str, Feature]
 
     async def serve(self, wire: Wire) -> None:
-        """One connection."""
         await serve_xpc(wire, self._answer)
 
     async def _answer(self, message: Message) -> Message | None:

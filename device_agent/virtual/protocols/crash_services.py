@@ -13,7 +13,7 @@ _DONE = b"ping\0"
 
 async def serve_crash_copy(device: VirtualDevice, wire: Wire) -> None:
     """crashreportcopymobile."""
-    # Its own triggers: what a client does to reports is no push of the app's files.
+    # Its own triggers: what a client does to reports is not a push of the app's files.
     await serve_afc(wire, AfcSession(device.disk.crash_reports, device.disk, Triggers()))
 
 

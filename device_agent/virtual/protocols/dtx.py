@@ -29,7 +29,6 @@ class TapMessage:
         self.content = content
 
     def encode_archive(self, archive: Any) -> None:
-        """Called by the archiver."""
         archive.encode("DTTapMessagePlist", self.content)
 
 

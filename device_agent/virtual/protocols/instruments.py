@@ -70,7 +70,6 @@ class DeviceInfo(Channel):
 
     @on_invoke("hardwareInformation")
     async def hardware_information(self) -> dict[str, Any]:
-        """Cores."""
         return {"numberOfCpus": 6, "numberOfPhysicalCpus": 6, "hwCPUtype": 16777228}
 
     @on_invoke("machTimeInfo")
@@ -113,7 +112,6 @@ class ProcessControl(Channel):
 
     @on_invoke("stopObservingPid:")
     async def stop_observing(self, pid: Any) -> None:
-        """And no longer."""
         self._observed.discard(int(pid))
 
     @on_invoke("sendSignal:toPid:")

@@ -39,13 +39,11 @@ class SysmonTap(Channel):
 
     @on_invoke("start")
     async def start(self) -> None:
-        """Samples until stop."""
         self._stop()
         self._sampling = self.in_background(self._sample())
 
     @on_invoke("stop")
     async def stop(self) -> None:
-        """No more samples."""
         self._stop()
 
     def _stop(self) -> None:

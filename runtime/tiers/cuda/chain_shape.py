@@ -166,7 +166,7 @@ def why_no_shape(config: ModelConfig, rows: int, shared_bytes: int) -> str | Non
         ("vocab", config.vocab, TILE),
     ):
         if width % step:
-            return f"{name} ({width}) is no multiple of {step}"
+            return f"{name} ({width}) is not a multiple of {step}"
     if rows > MOST_ROWS:
         return f"{rows} rows, {MOST_ROWS} is the most"
     shape, row_tiles = ChainShape.of(config, config.ffn, is_down_divided=False), row_tiles_of(rows)

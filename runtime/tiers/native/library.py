@@ -134,7 +134,7 @@ class ProductPart(ctypes.Structure):
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """LibraryRefusedError when the file is no library of ours for this machine."""
+    """LibraryRefusedError when the file is not a library of ours for this machine."""
     if not _is_whole(path):
         # The loader would map what is not there, and the first touch of it would end the process.
         raise LibraryRefusedError(f"{path.name} is cut short")

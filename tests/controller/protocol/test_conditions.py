@@ -1,4 +1,4 @@
-"""Heat and charge: states of a device that pass by themselves, with their times, and are no fault."""
+"""Heat and charge: states of a device that pass by themselves, with their times, and are not a fault."""
 
 from datetime import timedelta
 

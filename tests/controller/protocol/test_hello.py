@@ -28,7 +28,7 @@ def test_a_new_ready_device_is_ready_after_one_hello(farm: Farm, agent: str) -> 
         ("d1", DeviceState.READY, []),
         ("d2", DeviceState.BLOCKED, ["untrusted"]),
     ]
-    assert (answer.hello_interval_s, answer.claim_wait_s) == (30, 20)
+    assert (answer.hello_interval_s, answer.claim_wait_s) == (30, 50)
 
 
 def test_the_report_replaces_what_was_known_of_a_device(farm: Farm, agent: str) -> None:

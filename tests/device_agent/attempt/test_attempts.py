@@ -71,7 +71,7 @@ ENDINGS: dict[str, tuple[dict[str, Any], dict[str, float], str, FailureReason | 
     "a wrong command line": ({"then": "exit", "code": 2}, {}, "errored", FailureReason.AGENT_BUG),
     "the lease ran out": ({"then": "exit", "code": 4}, {}, "errored", FailureReason.LEASE_EXPIRED),
     "cancelled by itself": ({"then": "cancelled_by_itself"}, {}, "cancelled", FailureReason.CANCELLED),
-    "a line that is no event": ({"invalid_at": 3}, {}, "failed", FailureReason.EVENTS_INVALID),
+    "a line that is not an event": ({"invalid_at": 3}, {}, "failed", FailureReason.EVENTS_INVALID),
     "a number left out": ({"skip_at": 3}, {}, "failed", FailureReason.EVENTS_INVALID),
     "half a line at the end": ({"torn": True}, {}, "succeeded", None),
     "no socket at all": ({"no_socket": True, "tokens": 20}, {}, "succeeded", None),

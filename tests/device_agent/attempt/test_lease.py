@@ -114,7 +114,7 @@ CASES: dict[str, tuple[Held, Facts, tuple[Instruction, ...]]] = {
         replace(CALM, slept_ns=SLEEP_LIMIT_NS),
         (Stop(R.HOST_SUSPENDED),),
     ),
-    "clock noise is no sleep": (RUNNING, replace(CALM, slept_ns=SLEEP_LIMIT_NS - 1), ()),
+    "clock noise is not a sleep": (RUNNING, replace(CALM, slept_ns=SLEEP_LIMIT_NS - 1), ()),
     "lease gone": (RUNNING, replace(CALM, lease_gone=True), (Stop(R.LEASE_EXPIRED),)),
     "cancel": (RUNNING, replace(CALM, cancel=True), (Stop(R.CANCELLED),)),
     "cancel before the start": (
@@ -141,8 +141,8 @@ CASES: dict[str, tuple[Held, Facts, tuple[Instruction, ...]]] = {
         replace(CALM, quiet_since_ns=NOW - 120 * S),
         (Stop(R.RUNTIME_STALLED),),
     ),
-    "silence while preparing is no stall": (PREPARING, replace(CALM, quiet_since_ns=NOW - 200 * S), ()),
-    "silence from before the phase is no stall": (RUNNING, replace(CALM, quiet_since_ns=0), ()),
+    "silence while preparing is not a stall": (PREPARING, replace(CALM, quiet_since_ns=NOW - 200 * S), ()),
+    "silence from before the phase is not a stall": (RUNNING, replace(CALM, quiet_since_ns=0), ()),
     "no limit is judged right after a pause": (
         replace(RUNNING, since_ns=NOW - 3600 * S),
         replace(CALM, gap_ns=21 * S),
@@ -228,7 +228,7 @@ CASES: dict[str, tuple[Held, Facts, tuple[Instruction, ...]]] = {
         replace(CALM, runtime=GONE, collected=True),
         (EnterPhase(HeldPhase.UPLOADING),),
     ),
-    "ended by itself: a passed deadline is no reason": (
+    "ended by itself: a passed deadline is not a reason": (
         replace(RUNNING, deadline_ns=NOW),
         replace(CALM, runtime=GONE, lease_gone=True),
         (Collect(),),

@@ -174,7 +174,7 @@ BAD_AGENTS: dict[str, tuple[tuple[AgentPlan, Segment], FailureReason, str]] = {
         FailureReason.CONTEXT_OVERFLOW,
         f"{CONTEXT_TOKENS + 4} tokens do not fit a context of {CONTEXT_TOKENS} tokens",
     ),
-    "logits that are no numbers": (
+    "logits that are not numbers": (
         plan_of("bad", f"well begun {POISON}", 4),
         FailureReason.NON_FINITE_LOGITS,
         "logits are not finite for bad/0",

@@ -116,7 +116,7 @@ def test_control_events_wait_for_room_and_none_is_lost(tmp_path: Path) -> None:
     emitter.close()
     streams = by_stream(lines(tmp_path / "e"))
     assert len(streams[Stream.CONTROL]) == 201
-    # How much it was held up is told: a measurement under it is no measurement.
+    # How much it was held up is told: a measurement under it is not a measurement.
     told = " ".join(event.message for event in streams[Stream.LOG] if isinstance(event, LogLine))
     waits = [
         int(count)

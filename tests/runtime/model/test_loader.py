@@ -183,7 +183,7 @@ GGUF_REFUSALS: dict[str, Refusal] = {
         TokenizerMismatchError,
         "the same text",
     ),
-    "an end token that is no token": (
+    "an end token that is not a token": (
         metadata("tokenizer.ggml.eos_token_id", 70_000),
         TokenizerMismatchError,
         "70000",
@@ -346,7 +346,7 @@ FOLDER_REFUSALS: dict[str, Refusal] = {
         ModelFileCorruptError,
         "not JSON",
     ),
-    "an end token that is no number": (
+    "an end token that is not a number": (
         lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": ["</s>"]}'),
         ModelFileCorruptError,
         "eos_token_id",

@@ -67,7 +67,7 @@ def test_a_decode_executes_as_many_lines_whatever_the_context() -> None:
 
 
 def test_a_decode_takes_about_as_long_whatever_the_context() -> None:
-    """Copies of lists are no lines; the margin is wide: growth with the context would be a factor of 128."""
+    """Copies of lists are not lines; the margin is wide: growth with the context would be a factor of 128."""
     taken_s = {}
     for tokens in (SHORT_TOKENS, LONG_TOKENS):
         scheduler = decoding(tokens)

@@ -184,7 +184,7 @@ def test_without_observations_the_configured_chunk_holds() -> None:
 
 
 def test_a_slow_first_step_does_not_excuse_slow_ones() -> None:
-    """The first decode may build kernels; one step with prefill shows that it was no measure."""
+    """The first decode may build kernels; one step with prefill shows that it was not a measure."""
     pace = PrefillPace(SchedulerConfig(prefill_tokens=512))
     pace.observe(0, 500, 100 * MS)
     pace.observe(1, 0, 3000 * MS)

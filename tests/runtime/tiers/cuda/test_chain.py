@@ -95,7 +95,7 @@ def test_where_it_does_not_fit_triton_multiplies_and_the_reason_is_kept() -> Non
 
     config = replace(SHAPES["wide"], vocab=1000)
     decoder = CudaDecoder(placed(config), (1, 8), "auto")
-    assert decoder.lost == dict.fromkeys((1, 8), "vocab (1000) is no multiple of 16")
+    assert decoder.lost == dict.fromkeys((1, 8), "vocab (1000) is not a multiple of 16")
     with pytest.raises(ChainShapeError, match="1000"):
         CudaDecoder(placed(config), (1,), "chain")
     with pytest.raises(ChainShapeError, match="64 rows, 32 is the most"):

@@ -88,11 +88,11 @@ def test_the_units_of_a_phase_are_its_weight(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"hidden": 1544}, "hidden (1544) is no multiple of 32"),
-        ({"ffn": 8976}, "ffn (8976) is no multiple of 32"),
-        ({"vocab": 151937}, "vocab (151937) is no multiple of 16"),
-        ({"heads": 3, "kv_heads": 3, "head_dim": 20}, "heads times head_dim (60) is no multiple of 32"),
-        ({"heads": 8, "kv_heads": 1, "head_dim": 12}, "kv_heads times head_dim (12) is no multiple of 8"),
+        ({"hidden": 1544}, "hidden (1544) is not a multiple of 32"),
+        ({"ffn": 8976}, "ffn (8976) is not a multiple of 32"),
+        ({"vocab": 151937}, "vocab (151937) is not a multiple of 16"),
+        ({"heads": 3, "kv_heads": 3, "head_dim": 20}, "heads times head_dim (60) is not a multiple of 32"),
+        ({"heads": 8, "kv_heads": 1, "head_dim": 12}, "kv_heads times head_dim (12) is not a multiple of 8"),
         ({"hidden": 4096}, "hidden (4096) is more than 2048"),
     ],
 )

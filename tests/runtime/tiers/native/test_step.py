@@ -152,7 +152,7 @@ def test_int8_weights_agree_with_torch_on_int8_weights(dtype: str) -> None:
 @pytest.mark.parametrize("rows", [4, 5, 7])
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_the_number_of_threads_does_not_change_a_bit(threads: int, rows: int) -> None:
-    # Weights large enough to be divided, by pieces that are no multiple of the rows multiplied at once.
+    # Weights large enough to be divided, by pieces that are not a multiple of the rows multiplied at once.
     model = random_model(Geometry(hidden=288, ffn=704, head_dim=16), "native")
     shared = tuple(range(12))
     batch = ForwardBatch(tuple(Span([row], 200 + row, 1, (*shared, 20 + row)) for row in range(rows)))
