@@ -110,7 +110,7 @@ def span(metric: str, values: Spread) -> str:
 
 
 def trials(arm: ArmReport) -> str:
-    """`6 trials`, `4 of 6 trials`: how many completed of those that were planned; warm-ups are not counted."""
+    """`6 trials`, `4 of 6 trials`: those that completed of those planned, without warm-ups."""
     completed = f"{arm.trials - arm.trials_failed} of " if arm.trials_failed else ""
     return f"{completed}{arm.trials} trial{'' if arm.trials == 1 else 's'}"
 
