@@ -51,7 +51,7 @@ def _arm(text: str, option: str) -> ArmRequest:
     if mode not in modes:
         raise UsageError(
             "bad-option",
-            f"{option} {text}: {mode!r} is no mode of an arm",
+            f"{option} {text}: {mode!r} is not a mode of an arm",
             f"the modes are {', '.join(modes)}",
         )
     return ArmRequest.model_validate({"arm": name, "mode": mode, "engine": engine_options(engine, option)})
@@ -60,7 +60,9 @@ def _arm(text: str, option: str) -> ArmRequest:
 def _split(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError("bad-option", f"{option} {text!r} is no assignment", f"write {option} NAME=VALUE")
+        raise UsageError(
+            "bad-option", f"{option} {text!r} is not an assignment", f"write {option} NAME=VALUE"
+        )
     return name, value
 
 

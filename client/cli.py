@@ -175,6 +175,6 @@ def _exit_code(arguments: list[str]) -> int:
     except OSError as error:
         # Help and version are written by typer.
         output.reader_left()
-        output.say(f"error: standard output takes nothing: {error.strerror}")
+        output.say(f"error: cannot write to standard output: {error.strerror}")
         return int(GateExit.INFRASTRUCTURE)
     return code if isinstance(code, int) else 0

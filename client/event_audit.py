@@ -101,7 +101,7 @@ def written_events(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in lines]
     except ValueError as error:
-        raise InfrastructureError("events-unreadable", f"{path} holds a line that is no JSON") from error
+        raise InfrastructureError("events-unreadable", f"{path} holds a line that is not JSON") from error
 
 
 def stream_of(event: Mapping[str, Any]) -> Stream:

@@ -22,7 +22,7 @@ NOTICE_EVERY_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """Where a run stands. tally is that of the newest attempt, live None before there is one."""
 
     run: RunView
@@ -48,16 +48,16 @@ class RunFollower:
     _after_seq: int = 0
     _polls: int = 0
 
-    def standings(self, timeout_s: float | None = None) -> Iterator[Standing]:
-        """A standing for each look; the last one is complete. InfrastructureError when time is up.
+    def updates(self, timeout_s: float | None = None) -> Iterator[RunProgress]:
+        """A progress for each look; the last one is complete. InfrastructureError when time is up.
 
         Once there was an answer, a controller or database that is away does not end this before its time.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            standing = self._look()
-            yield standing
-            if standing.is_complete:
+            progress = self._ask_once()
+            yield progress
+            if progress.is_complete:
                 return
             if time.monotonic() + self.poll_s > deadline:
                 raise InfrastructureError(
@@ -68,7 +68,7 @@ class RunFollower:
             time.sleep(self.poll_s)
             self.client.wait_up_to(deadline - time.monotonic())
 
-    def _look(self) -> Standing:
+    def _ask_once(self) -> RunProgress:
         run = self.client.run(self.run_id)
         newest = _newest_attempt(run)
         if newest is not None:
@@ -79,7 +79,7 @@ class RunFollower:
             if self._polls % LIVE_EVERY_POLLS == 0 or run.state is RunState.COMPLETED:
                 self._live = self.client.live(self.run_id)
             self._polls += 1
-        return Standing(run, self._live, self._tally)
+        return RunProgress(run, self._live, self._tally)
 
     def _new_control_events(self, attempt_id: str) -> Iterator[Event]:
         for stored in self.client.events(attempt_id, Stream.CONTROL, self._after_seq):

@@ -135,7 +135,7 @@ def check_run_id(text: str) -> None:
         _RUN_ID.validate_python(text)
     except ValidationError as error:
         raise UsageError(
-            "bad-run-id", f"{text!r} is no id of a run", "`dynofarm runs` lists the runs"
+            "bad-run-id", f"{text!r} is not the id of a run", "`dynofarm runs` lists the runs"
         ) from error
 
 

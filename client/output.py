@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from client.errors import ClientError, InfrastructureError, error_report
+from client.field_words import field_in_words
 from contract.model import printable_text
 
 # Enough for a report where nobody can say how wide the reader's window is.
@@ -56,7 +57,7 @@ class Output:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """For what goes to standard output: InfrastructureError when it takes nothing, as on a full disk."""
+        """For what goes to standard output: InfrastructureError where it cannot be, as on a full disk."""
         try:
             yield
         except BrokenPipeError:
@@ -65,7 +66,9 @@ class Output:
             # What is left in the buffer would fail again when the interpreter ends, with another exit code.
             self.reader_left()
             raise InfrastructureError(
-                "result-not-written", f"standard output takes nothing: {error.strerror}", "make room for it"
+                "result-not-written",
+                f"cannot write to standard output: {error.strerror}",
+                "free disk space, or write elsewhere",
             ) from error
 
     def say(self, text: str) -> None:
@@ -82,7 +85,7 @@ class Output:
         for problem in error.errors:
             if problem.detail in error.detail and problem.pointer in error.detail:
                 continue
-            self.say(f"  {problem.pointer or '(request)'}: {problem.detail}")
+            self.say(f"  {field_in_words(problem.pointer)}: {problem.detail}")
         if error.next_step:
             self.say(f"what to do: {error.next_step}")
         self.refuse(error)

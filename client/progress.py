@@ -6,7 +6,7 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from client.follow import Standing
+from client.follow import RunProgress
 from client.output import Output
 from client.trial_tally import TrialCounts
 from contract.rest import LiveView, RunView
@@ -16,7 +16,7 @@ _BARS_SHOWN = 14
 
 
 class ProgressView(Protocol):
-    """Shows standings while it is open."""
+    """Shows updates while it is open."""
 
     def __enter__(self) -> Self: ...
 
@@ -24,7 +24,7 @@ class ProgressView(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def update(self, standing: Standing) -> None:
+    def update(self, progress: RunProgress) -> None:
         """Show where the run stands now."""
 
 
@@ -64,18 +64,18 @@ class ProgressBars:
     ) -> None:
         self._progress.stop()
 
-    def update(self, standing: Standing) -> None:
+    def update(self, progress: RunProgress) -> None:
         """Draw the bars anew."""
-        live = standing.live
+        live = progress.live
         if live is not None and live.attempt_id != self._attempt_id:
             self._forget_bars(live.attempt_id)
-        done = sum(trial.wall_s is not None for trial in standing.tally.trials.values())
+        done = sum(trial.wall_s is not None for trial in progress.tally.trials.values())
         total = live.trials_total if live is not None and live.trials_total else None
         self._progress.update(
-            self._whole, description=headline(standing.run), completed=done, total=total, note=rate(live)
+            self._whole, description=headline(progress.run), completed=done, total=total, note=rate(live)
         )
-        for trial in standing.tally.trials.values():
-            self._update_bar(trial, standing.tally.calls_of_a_trial or self._planned_calls)
+        for trial in progress.tally.trials.values():
+            self._update_bar(trial, progress.tally.calls_of_a_trial or self._planned_calls)
         for number in sorted(self._bars)[:-_BARS_SHOWN]:
             self._progress.update(self._bars[number], visible=False)
 
@@ -112,13 +112,13 @@ class ProgressLines:
     ) -> None:
         pass
 
-    def update(self, standing: Standing) -> None:
+    def update(self, progress: RunProgress) -> None:
         """Write what is new."""
-        if headline(standing.run) != self._headline:
-            self._headline = headline(standing.run)
+        if headline(progress.run) != self._headline:
+            self._headline = headline(progress.run)
             self._output.say(self._headline)
-        attempt = standing.live.attempt_id if standing.live is not None else None
-        for trial in standing.tally.trials.values():
+        attempt = progress.live.attempt_id if progress.live is not None else None
+        for trial in progress.tally.trials.values():
             if trial.wall_s is not None and (attempt, trial.trial) not in self._told:
                 self._told.add((attempt, trial.trial))
                 self._output.say(f"{trial.title}: {trial.wall_s:.2f} s, {trial.tokens} tokens{_mark(trial)}")

@@ -8,10 +8,21 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from client.plain_text import counted, operating_system
+from client.plain_text import operating_system
 from contract.metrics import METRICS
 from contract.rest import ArmReport, DeviceReportView, GateView, MetricVerdict, RunReport
-from measures.wording import change, interval, less_time, megabytes, moved, number, percent, spread, title
+from measures.wording import (
+    change,
+    interval,
+    less_time,
+    megabytes,
+    moved,
+    number,
+    percent,
+    spread,
+    title,
+    trials,
+)
 
 HEADLINE_METRICS = (
     *("wall_s", "ttft_ms", "agent_ttft_ms", "itl_ms", "output_tokens_per_s", "decode_tokens_per_s"),
@@ -93,7 +104,7 @@ def _ordered(device: DeviceReportView, report: RunReport) -> list[ArmReport]:
 
 def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> Table:
     with_change = len(arms) == 2
-    heads = [f"{arm.arm}, {_trials(arm)}" for arm in arms]
+    heads = [f"{arm.arm}, {trials(arm)}" for arm in arms]
     table = _table("median (range)", *heads, *(["change"] if with_change else []))
     measured = {name for arm in arms for name in arm.metrics}
     known = [name for name in METRICS if name in measured]
@@ -103,12 +114,6 @@ def _metrics_table(arms: Sequence[ArmReport], metrics: Sequence[str] | None) -> 
             cells = [spread(name, value) for value in values]
             table.add_row(title(name), *cells, *([moved(name, *values)] if with_change else []))
     return table
-
-
-def _trials(arm: ArmReport) -> str:
-    # One that never began counts here too.
-    missing = f", {arm.trials_failed} not completed" if arm.trials_failed else ""
-    return f"{counted(arm.trials, 'trial')}{missing}"
 
 
 def _agents_table(arms: Sequence[ArmReport]) -> RenderableType:

@@ -72,7 +72,7 @@ class SubmitOptions(ControllerOptions):
     ] = dataclasses.field(default_factory=list)
     floors: Annotated[
         list[str],
-        typer.Option("--floor", metavar="METRIC=PERCENT", help="A smaller change is no regression."),
+        typer.Option("--floor", metavar="METRIC=PERCENT", help="A smaller change is not a regression."),
     ] = dataclasses.field(default_factory=list)
     alpha: Annotated[float | None, typer.Option(help="Level of the gate's test [0.05].")] = None
     inconclusive: Annotated[str, typer.Option(help="What no clear answer counts as: pass or fail.")] = ""
@@ -251,5 +251,5 @@ def read_text(path: Path, option: str) -> str:
             )
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError("bad-file", f"{option} {path} cannot be read: {why}") from error

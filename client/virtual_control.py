@@ -42,7 +42,7 @@ def ask(home: Path, request: ListRequest | FaultRequest | StopRequest) -> Emulat
         raise UsageError("no-virtual-devices", f"no virtual devices run in {home}", _HOW_TO_START) from error
     except ValidationError as error:
         raise InfrastructureError(
-            "virtual-answer", "what answers there is no emulator of this version", _HOW_TO_START
+            "virtual-answer", "what answers there is not an emulator of this version", _HOW_TO_START
         ) from error
     except OSError as error:
         raise InfrastructureError("virtual-not-reached", f"{path}: {error}", _HOW_TO_START) from error

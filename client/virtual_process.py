@@ -58,7 +58,7 @@ class VirtualProcess:
         try:
             return EmulatorView.model_validate_json(line)
         except ValidationError as error:
-            raise InfrastructureError("virtual-not-started", "what was started is no emulator") from error
+            raise InfrastructureError("virtual-not-started", "what was started is not an emulator") from error
 
     def wait(self) -> int:
         """Its exit code, whenever it ends."""

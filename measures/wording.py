@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from contract.metrics import METRICS
-from contract.rest import Comparison, Spread
+from contract.rest import ArmReport, Comparison, Spread
 from measures.metrics.change import MAX_PERCENT
 
 NONE: Final = "–"
@@ -107,6 +107,12 @@ def span(metric: str, values: Spread) -> str:
     if values.min == values.max:
         return f"the same in all {values.n}"
     return f"{_from_to(metric, values)}, n {values.n}"
+
+
+def trials(arm: ArmReport) -> str:
+    """`6 trials`, `4 of 6 trials`: those that completed of those planned, without warm-ups."""
+    completed = f"{arm.trials - arm.trials_failed} of " if arm.trials_failed else ""
+    return f"{completed}{arm.trials} trial{'' if arm.trials == 1 else 's'}"
 
 
 def apart(comparison: Comparison, metric: str) -> str:

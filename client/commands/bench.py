@@ -134,7 +134,7 @@ def _model(options: BenchRuntimeOptions) -> str:
         return ""
     raise UsageError(
         "model-missing",
-        f"{options.model} is no file or folder, and no model of {home.models_folder}",
+        f"{options.model} is not a file or folder, and not a model of {home.models_folder}",
         f"name a GGUF file, a Hugging Face folder, or {MODEL}",
     )
 

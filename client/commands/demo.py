@@ -166,9 +166,9 @@ def _measure(
 
 def _followed(client: DynofarmClient, run: RunView, sizes: DemoSizes, output: Output) -> RunView:
     with progress_view(output, sizes.calls_of_a_trial) as view:
-        for standing in RunFollower(client, run.run_id, read_settings().poll_s).standings():
-            view.update(standing)
-            run = standing.run
+        for progress in RunFollower(client, run.run_id, read_settings().poll_s).updates():
+            view.update(progress)
+            run = progress.run
     return run
 
 

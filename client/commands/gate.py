@@ -64,8 +64,8 @@ def _verdict(client: DynofarmClient, options: GateOptions, output: Output) -> Ga
     if options.wait:
         with progress_view(output) as view:
             follower = RunFollower(client, options.run_id, read_settings().poll_s)
-            for standing in follower.standings(options.timeout_s):
-                view.update(standing)
+            for progress in follower.updates(options.timeout_s):
+                view.update(progress)
     return client.gate(options.run_id)
 
 

@@ -143,8 +143,8 @@ def _watched(
     """Follow with progress, then the report. Ctrl-C ends the watching and not the run."""
     try:
         with progress_view(output) as view:
-            for standing in RunFollower(client, run_id, read_settings().poll_s).standings(timeout_s):
-                view.update(standing)
+            for progress in RunFollower(client, run_id, read_settings().poll_s).updates(timeout_s):
+                view.update(progress)
         found = client.report(run_id)
     except KeyboardInterrupt:
         output.say(f"stopped watching; run {run_id} goes on")

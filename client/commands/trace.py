@@ -40,7 +40,7 @@ class TraceOptions(ControllerOptions):
         except ValidationError as error:
             raise UsageError(
                 "bad-attempt-id",
-                f"{self.traced_id!r} is no id of a run or of an attempt",
+                f"{self.traced_id!r} is not the id of a run or of an attempt",
                 "`dynofarm runs` lists the runs; `dynofarm runs --json` has their attempts too",
             ) from error
 

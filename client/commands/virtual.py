@@ -123,7 +123,7 @@ def fault(options: FaultOptions, output: Output) -> int:
     except ValueError as error:
         raise UsageError(
             "bad-option",
-            f"{options.at!r} is no moment, or {options.udid!r} no UDID",
+            f"{options.at!r} is not a moment, or {options.udid!r} not a UDID",
             f"moments are {_MOMENTS}; `dynofarm virtual list` shows the UDIDs",
         ) from error
     view = ask(options.farm_home().path, request)

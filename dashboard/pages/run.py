@@ -14,7 +14,16 @@ from dashboard.client import FarmClient, FarmReader
 from dashboard.figures.theme import HEIGHT_PX
 from dashboard.pages.reading import Failed, read
 from dashboard.pages.run_actions import connect_actions, run_actions
-from dashboard.pages.run_look import FOR_EVER, NEVER, Filling, Look, Memory, changes_only, filling, look
+from dashboard.pages.run_snapshot import (
+    FOR_EVER,
+    NEVER,
+    PageUpdate,
+    RunSnapshot,
+    ShownState,
+    changes_only,
+    page_update,
+    take_snapshot,
+)
 from dashboard.parts.panels import grid, live_graph, loading
 
 TICK_MS: Final = 1_000
@@ -32,7 +41,7 @@ def layout(run_id: str = "", **_: object) -> html.Div:
     return html.Div(
         [
             dcc.Store(id="run-id", data=run_id),
-            dcc.Store(id="run-memory", data=Memory().stored),
+            dcc.Store(id="run-memory", data=ShownState().stored),
             dcc.Interval(id="run-tick", interval=TICK_MS),
             html.Div(loading("the run"), id="run-head"),
             run_actions(run_id),
@@ -65,15 +74,15 @@ def connect(app: Dash, client: FarmClient) -> None:
         State("run-memory", "data"),
         running=[(Output("run-tick", "disabled"), True, False)],
     )
-    async def fill(_: int | None, run_id: str, remembered: dict[str, Any]) -> Filling:
-        memory = Memory(**remembered)
+    async def fill(_: int | None, run_id: str, remembered: dict[str, Any]) -> PageUpdate:
+        memory = ShownState(**remembered)
 
-        async def ask(reader: FarmReader) -> Look:
-            return await look(reader, run_id, memory)
+        async def ask(reader: FarmReader) -> RunSnapshot:
+            return await take_snapshot(reader, run_id, memory)
 
         found = await read(client, ask)
         if isinstance(found, Failed):
             limit = FOR_EVER if found.will_pass else NEVER
-            return changes_only(Filling(head=found.notice, max_intervals=limit), memory)
+            return changes_only(PageUpdate(head=found.notice, max_intervals=limit), memory)
         # Figures take some hundredths of a second, and this event loop also serves the agents.
-        return await asyncio.to_thread(filling, found)
+        return await asyncio.to_thread(page_update, found)

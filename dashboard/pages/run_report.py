@@ -147,7 +147,7 @@ def _metrics(found: DeviceReportView, arms: Sequence[str]) -> Component:
         [metric_name(name), *(spread_cell(name, found.arms[arm].metrics.get(name)) for arm in arms)]
         for name in names
     ]
-    trials: list[Content] = [_trials(found.arms[arm]) for arm in arms]
+    trials: list[Content] = [wording.trials(found.arms[arm]) for arm in arms]
     caption = "Medians over trials, with the smallest and greatest value"
     return panel("Metrics", [table(columns, [["Trials", *trials], *rows], caption)])
 
@@ -158,10 +158,6 @@ def spread_cell(name: str, spread: Spread | None) -> Content:
         return wording.NONE
     span = html.Div(typeset(wording.span(name, spread)), className="quiet")
     return [html.Strong(typeset(wording.median(name, spread))), span]
-
-
-def _trials(arm: ArmReport) -> str:
-    return f"{arm.trials}, {arm.trials_failed} failed" if arm.trials_failed else str(arm.trials)
 
 
 def _budget(arm: ArmReport) -> Component:

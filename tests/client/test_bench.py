@@ -136,8 +136,8 @@ def test_a_process_that_cannot_be_started_is_said(cli: Cli) -> None:
     ("options", "words"),
     [
         (["--workload", "gone"], "seed-5x2000"),
-        (["--model", "gone"], "gone is no file or folder, and no model of"),
-        (["--model", "x" * 300], "is no file or folder, and no model of"),
+        (["--model", "gone"], "gone is not a file or folder, and not a model of"),
+        (["--model", "x" * 300], "is not a file or folder, and not a model of"),
         (["-p", "agents=0"], "agents"),
         (["-p", "agents"], "NAME=VALUE"),
         (["--workload", "sweep-agents"], "sweep of 3"),

@@ -21,10 +21,10 @@ def test_a_controller_that_is_away_is_waited_for_and_said_to_be(
     run = add_run(polls=3)
     caller = Caller(IMPATIENT, on_wait=WaitNotice(Output(as_json=False)))
     with DynofarmClient(controller.url, SecretStr(TOKEN), caller) as client:
-        standings = RunFollower(client, run.run_id, poll_s=0.01).standings()
-        next(standings)
+        updates = RunFollower(client, run.run_id, poll_s=0.01).updates()
+        next(updates)
         controller.refusals = [503] * 6
-        last = [*standings][-1]
+        last = [*updates][-1]
     assert last.is_complete
     assert capsys.readouterr().err.count("waiting for the controller: ") == 1
 
@@ -36,14 +36,14 @@ def test_nobody_is_waited_for_who_never_answered(controller: RestController, add
         DynofarmClient(controller.url, SecretStr(TOKEN), Caller(IMPATIENT)) as client,
         pytest.raises(InfrastructureError),
     ):
-        next(RunFollower(client, run.run_id, poll_s=0.01).standings())
+        next(RunFollower(client, run.run_id, poll_s=0.01).updates())
 
 
 def test_waiting_ends_at_the_follower_s_deadline(controller: RestController, add_run: AddRun) -> None:
     run = add_run(polls=3)
     with DynofarmClient(controller.url, SecretStr(TOKEN), Caller(IMPATIENT)) as client:
-        standings = RunFollower(client, run.run_id, poll_s=0.01).standings(timeout_s=0.2)
-        next(standings)
+        updates = RunFollower(client, run.run_id, poll_s=0.01).updates(timeout_s=0.2)
+        next(updates)
         controller.refusals = [503] * 100_000
         with pytest.raises(InfrastructureError, match="the store is busy"):
-            list(standings)
+            list(updates)

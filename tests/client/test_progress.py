@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from client.follow import Standing
+from client.follow import RunProgress
 from client.progress import ProgressBars
 from client.trial_tally import TrialTally
 from contract.rest import JobView, RunView
@@ -16,5 +16,5 @@ def test_a_reason_that_looks_like_markup_does_not_end_the_display() -> None:
     run = RunView.model_construct(state=RunState.ACTIVE, outcome=None, jobs=[waiting])
     shown = StringIO()
     with ProgressBars(Console(file=shown, force_terminal=True, width=200), None) as bars:
-        bars.update(Standing(run, None, TrialTally()))
+        bars.update(RunProgress(run, None, TrialTally()))
     assert "quarantined: [/x] [red]" in shown.getvalue()

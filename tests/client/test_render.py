@@ -94,4 +94,4 @@ def test_a_device_is_named_with_its_system_and_a_trial_that_never_began_did_not_
     named = device.model_copy(update={"os_version": "12", "conditions": debian})
     shown = _shown(report_view(report.model_copy(update={"devices": [named]})), 200)
     assert "(testhost, Debian 12)" in shown
-    assert "paged, 1 trial, 1 not completed" in shown
+    assert "paged, 0 of 1 trial" in shown

@@ -108,7 +108,7 @@ def test_an_engine_option_of_an_arm_that_does_not_exist_is_answered_with_those_t
         (SubmitOptions(workload_file=Path("/nowhere/x.yaml"), model="tiny"), "/nowhere/x.yaml"),
         (SubmitOptions(workload="chain", model="tiny", params=["agents"]), "--param"),
         (SubmitOptions(workload="chain", model="tiny", params=["a=1", "a=2"]), "twice"),
-        (SubmitOptions(workload="chain", model="tiny", arms=["fast"]), "no mode"),
+        (SubmitOptions(workload="chain", model="tiny", arms=["fast"]), "not a mode"),
     ],
 )
 def test_a_missing_or_doubled_option_is_named(options: SubmitOptions, said: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.rest import Comparison, Spread
+from contract.rest import ArmReport, Comparison, Spread
 from measures import wording
 
 
@@ -124,3 +124,9 @@ def test_of_two_runs_only_their_ranges_are_spoken_of(beyond: bool | None, told: 
     found = Comparison.model_construct(metrics=metrics, beyond_noise=dict.fromkeys(metrics, beyond))
     assert wording.apart(found, "wall_s") == told
     assert wording.apart(found, "failed_calls") == ""
+
+
+@pytest.mark.parametrize(("failed", "told"), [(0, "6 trials"), (2, "4 of 6 trials")])
+def test_an_arm_says_once_how_many_of_its_planned_trials_it_has(failed: int, told: str) -> None:
+    arm = ArmReport.model_construct(trials=6, trials_failed=failed)
+    assert wording.trials(arm) == told

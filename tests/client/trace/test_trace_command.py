@@ -67,7 +67,7 @@ def test_a_run_without_an_ended_attempt_lists_those_that_go_on(
 @pytest.mark.parametrize(
     ("attempt_id", "said"),
     [
-        ("job_00000000000000000000000001", "is no id of a run or of an attempt"),
+        ("job_00000000000000000000000001", "is not the id of a run or of an attempt"),
         ("att_" + "9" * 26, "no attempt is named"),
     ],
 )

@@ -6,7 +6,7 @@ from contract.artifacts import ArtifactKind, ArtifactView
 from contract.failures import FAILURES, FailureReason
 from contract.rest import RunRequest, WorkloadRequest
 from contract.states import AttemptState, JobOutcome, JobState, RunOutcome, RunState
-from dashboard.pages.run_look import FOR_EVER, NEVER
+from dashboard.pages.run_snapshot import FOR_EVER, NEVER
 from tests.fakes import dashboard_story as story
 from tests.fakes.dashboard_rest import NEW_RUN, FakeFarm
 from tests.fakes.dashboard_viewer import DashboardViewer, components, text_of

@@ -27,7 +27,7 @@ NEVER: Final = 0
 FOR_EVER: Final = -1
 
 
-class Memory(NamedTuple):
+class ShownState(NamedTuple):
     """What the page remembers between two looks: nothing is asked for twice, and nothing drawn twice.
 
     shown: by output, a digest of what it shows.
@@ -50,18 +50,18 @@ class Memory(NamedTuple):
         return {**self._asdict(), "shown": dict(self.shown)}
 
 
-class Look(NamedTuple):
+class RunSnapshot(NamedTuple):
     """What was found. live: None once it is completed; report: None where the shown one still holds."""
 
     run: RunView
     live: LiveView | None
     report: RunReport | None
-    memory: Memory
+    memory: ShownState
     files: tuple[ArtifactView, ...] = ()
     """Asked for with the report: what was uploaded before its job was done."""
 
 
-class Filling(NamedTuple):
+class PageUpdate(NamedTuple):
     """The outputs of the page's callback, in their order; no_update leaves one as it is."""
 
     head: Any = no_update
@@ -79,7 +79,7 @@ class Filling(NamedTuple):
     max_intervals: Any = no_update
 
 
-_COMPARED: Final = frozenset(Filling._fields) - {
+_COMPARED: Final = frozenset(PageUpdate._fields) - {
     "cancel_is_hidden",
     "live_is_hidden",
     "memory",
@@ -87,7 +87,7 @@ _COMPARED: Final = frozenset(Filling._fields) - {
 }
 
 
-async def look(reader: FarmReader, run_id: str, memory: Memory) -> Look:
+async def take_snapshot(reader: FarmReader, run_id: str, memory: ShownState) -> RunSnapshot:
     """Run and live view, the device when it is new, report and files when a job is done."""
     run, live = await asyncio.gather(reader.run(run_id), reader.live(run_id))
     device_id = device_at_work(run, live)
@@ -97,19 +97,19 @@ async def look(reader: FarmReader, run_id: str, memory: Memory) -> Look:
     if not is_live(run) or jobs_done(run) > memory.reported_jobs:
         report, files = await asyncio.gather(reader.report(run_id), reader.artifacts(run_id))
         memory = memory._replace(reported_jobs=jobs_done(run))
-    return Look(run, live if is_live(run) else None, report, memory, tuple(files.artifacts))
+    return RunSnapshot(run, live if is_live(run) else None, report, memory, tuple(files.artifacts))
 
 
-def _met(memory: Memory, device: DeviceView) -> Memory:
+def _met(memory: ShownState, device: DeviceView) -> ShownState:
     subject = subject_of(device)
     return memory._replace(
         device_id=subject.device_id, device_model=subject.device_model, virtual=subject.virtual
     )
 
 
-def filling(seen: Look) -> Filling:
+def page_update(seen: RunSnapshot) -> PageUpdate:
     """What a look puts on the page, less what the page shows already."""
-    filled = Filling(
+    filled = PageUpdate(
         head=run_head(seen.run),
         cancel_is_hidden=not is_live(seen.run),
         jobs=jobs_panel(seen.run.jobs),
@@ -122,7 +122,7 @@ def filling(seen: Look) -> Filling:
     return changes_only(filled, seen.memory)
 
 
-def changes_only(filled: Filling, memory: Memory) -> Filling:
+def changes_only(filled: PageUpdate, memory: ShownState) -> PageUpdate:
     """Keep what the page shows already, and remember what it shows now.
 
     Drawing the same again would cost the browser's machine, which may be the one that is measured.
@@ -139,7 +139,7 @@ def changes_only(filled: Filling, memory: Memory) -> Filling:
     return filled._replace(**kept, memory=memory._replace(shown=shown).stored)
 
 
-def _report(seen: Look) -> Any:
+def _report(seen: RunSnapshot) -> Any:
     """The new report, the notice of a run that waits, nothing before the first job is done, or the old."""
     if seen.report is not None:
         return [*report_body(seen.report), *files_panel(seen.files)]
@@ -148,7 +148,7 @@ def _report(seen: Look) -> Any:
     return [] if seen.memory.reported_jobs == 0 else no_update
 
 
-def _with_live(filled: Filling, seen: Look, live: LiveView) -> Filling:
+def _with_live(filled: PageUpdate, seen: RunSnapshot, live: LiveView) -> PageUpdate:
     rate, footprint, blocks, ttft = live_figures(
         live, [seen.run.baseline, seen.run.candidate], seen.memory.subject
     )
