@@ -290,7 +290,7 @@ def test_a_wrong_token_is_usage_and_is_not_repeated(cli: Cli) -> None:
         (("gate", UNKNOWN_RUN), 2, UNKNOWN_RUN),
         (("cancel", UNKNOWN_RUN), 2, UNKNOWN_RUN),
         (("submit", "--again", UNKNOWN_RUN), 2, UNKNOWN_RUN),
-        (("compare", UNKNOWN_RUN, "x"), 2, "'x' is no id"),
+        (("compare", UNKNOWN_RUN, "x"), 2, "'x' is not an id"),
         (("devices", "show", "gone"), 2, "dynofarm devices list"),
         (("runs", "--controller", "farm"), 2, "'farm'"),
         (("workloads", "--check", "/nowhere.yaml"), 2, "/nowhere.yaml"),

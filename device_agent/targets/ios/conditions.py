@@ -1,4 +1,4 @@
-"""Heat, battery, low-power mode and screen as preflight steps: start_policy.py decides, this translates."""
+"""Heat, battery, low-power mode and screen as preflight steps: policy.py decides, this translates."""
 
 from types import MappingProxyType
 from typing import Final
