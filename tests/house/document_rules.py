@@ -130,7 +130,7 @@ def missing_citations(path: PurePosixPath, text: str, paths: Iterable[PurePosixP
 
 
 def unidiomatic_negations(path: PurePosixPath, text: str) -> Iterator[Violation]:
-    """Texts that people read say "is not a file", as English does, and not "is no file"."""
+    """Texts that people read say "is not a file", as English does, and not "is" with "no"."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _IS_NO.search(line):
             yield Violation(
