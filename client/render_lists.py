@@ -17,7 +17,6 @@ from measures.wording import apart, moved, short_ids, spread, title
 
 
 def runs_table(runs: Sequence[RunView]) -> RenderableType:
-    """One row per run."""
     table = rows_table("run", "state", "jobs", "submitted")
     for run in runs:
         jobs = Counter(job.outcome or job.state for job in run.jobs)
@@ -42,7 +41,6 @@ def run_view(run: RunView) -> RenderableType:
 
 
 def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
-    """One row per device."""
     table = rows_table("device", "kind", "state", "device model", "OS", "language models", "why")
     short = short_ids(device.device_id for device in devices)
     for device in devices:
