@@ -125,7 +125,6 @@ class DynofarmClient:
     # --- jobs and attempts
 
     def job(self, job_id: str) -> JobView:
-        """One cell of a run."""
         return self.call(routes.GET_JOB, job_id=job_id)
 
     def explain(self, job_id: str) -> JobExplanation:
@@ -133,7 +132,6 @@ class DynofarmClient:
         return self.call(routes.EXPLAIN_JOB, job_id=job_id)
 
     def attempt(self, attempt_id: str) -> AttemptView:
-        """One try of a job."""
         return self.call(routes.GET_ATTEMPT, attempt_id=attempt_id)
 
     def events_page(self, attempt_id: str, stream: Stream, after_seq: int = 0) -> EventsPage:
@@ -166,7 +164,6 @@ class DynofarmClient:
             asked = asked.model_copy(update={"page_token": page.next_page_token})
 
     def device(self, device_id: str) -> DeviceView:
-        """One device."""
         return self.call(routes.GET_DEVICE, device_id=device_id)
 
     def quarantine(self, device_id: str, reason: str) -> DeviceView:
@@ -188,7 +185,6 @@ class DynofarmClient:
         return self.call(routes.LIST_WORKLOADS)
 
     def metrics(self) -> MetricList:
-        """The metric catalogue."""
         return self.call(routes.LIST_METRICS)
 
     def enrollment_token(self, request: EnrollmentTokenRequest) -> NewToken:

@@ -20,7 +20,6 @@ class ClientError(Exception):
     def __init__(
         self, code: str, detail: str, next_step: str = "", errors: tuple[FieldProblem, ...] = ()
     ) -> None:
-        """`detail` is for a person; `errors` name the wrong fields."""
         super().__init__(detail)
         self.code = code
         self.detail = detail

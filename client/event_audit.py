@@ -87,7 +87,7 @@ def audit_numbers(seqs: Iterable[int]) -> EventAudit:
 
 
 def written_events(path: Path) -> list[dict[str, Any]]:
-    """The lines of a runtime's events file; a torn last line is no event (contract/runtime_link.py).
+    """The lines of a runtime's events file; a torn last line is not an event (contract/runtime_link.py).
 
     Empty when there is no file: an attempt that was refused never had a runtime.
     """

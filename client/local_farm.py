@@ -48,7 +48,6 @@ class LocalFarm:
     """The embedded controller in a session of its own: Ctrl-C reaches only us, and we stop it."""
 
     def __init__(self, command: FarmCommand) -> None:
-        """Nothing is started before `with`."""
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._log: FarmLog | None = None

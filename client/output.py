@@ -41,7 +41,6 @@ class Output:
     """Where a command writes. Both consoles are plain text unless they are terminals."""
 
     def __init__(self, *, as_json: bool) -> None:
-        """`as_json`: the result as JSON instead of tables."""
         self.as_json = as_json
         self._results = _console(is_error=False)
         self.messages = _console(is_error=True)

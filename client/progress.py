@@ -39,7 +39,6 @@ class ProgressBars:
     """A bar for the whole run and one for each trial."""
 
     def __init__(self, console: Console, planned_calls: int | None) -> None:
-        """Nothing is drawn before `with`."""
         self._planned_calls = planned_calls
         self._bars: dict[int, TaskID] = {}
         self._progress = Progress(
@@ -65,7 +64,6 @@ class ProgressBars:
         self._progress.stop()
 
     def update(self, progress: RunProgress) -> None:
-        """Draw the bars anew."""
         live = progress.live
         if live is not None and live.attempt_id != self._attempt_id:
             self._forget_bars(live.attempt_id)
@@ -99,7 +97,6 @@ class ProgressLines:
     """A line when the run's headline changes and when a trial ends."""
 
     def __init__(self, output: Output) -> None:
-        """Nothing is written before the first update."""
         self._output = output
         self._headline = ""
         self._told: set[tuple[str | None, int]] = set()
@@ -113,7 +110,6 @@ class ProgressLines:
         pass
 
     def update(self, progress: RunProgress) -> None:
-        """Write what is new."""
         if headline(progress.run) != self._headline:
             self._headline = headline(progress.run)
             self._output.say(self._headline)

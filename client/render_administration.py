@@ -19,7 +19,6 @@ from measures.wording import megabytes
 
 
 def artifacts_table(artifacts: Sequence[ArtifactView]) -> RenderableType:
-    """One row per file, by attempt."""
     table = rows_table("attempt", "file", "kind", "size", "stored")
     for each in artifacts:
         size = f"{each.size_bytes} bytes" if each.size_bytes < 1_000_000 else megabytes(each.size_bytes)
@@ -28,7 +27,6 @@ def artifacts_table(artifacts: Sequence[ArtifactView]) -> RenderableType:
 
 
 def history_table(transitions: Sequence[DeviceTransition]) -> RenderableType:
-    """One row per change of state."""
     table = rows_table("when", "from", "to", "cause", "reason", "by")
     for each in transitions:
         detail = each.detail or "–"
@@ -38,7 +36,6 @@ def history_table(transitions: Sequence[DeviceTransition]) -> RenderableType:
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> RenderableType:
-    """One row per act."""
     table = rows_table("when", "who", "did", "to", "detail")
     for each in entries:
         cells = (each.actor, each.action, each.subject, each.detail)
@@ -47,7 +44,6 @@ def audit_table(entries: Sequence[AuditEntry]) -> RenderableType:
 
 
 def tokens_table(tokens: Sequence[TokenView]) -> RenderableType:
-    """One row per token."""
     table = rows_table("id", "name", "may", "made", "ends", "last used")
     for each in tokens:
         ends = (
@@ -69,7 +65,6 @@ def new_token_view(made: NewToken) -> RenderableType:
 
 
 def device_agents_table(agents: Sequence[DeviceAgentView]) -> RenderableType:
-    """One row per device agent."""
     table = rows_table(
         "device agent", "name", "version", "devices", "gets work", "disk free", "last heard of"
     )

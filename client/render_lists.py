@@ -13,11 +13,10 @@ from client.render_calibration import calibration_line
 from contract.failures import FAILURES, FailureReason
 from contract.rest import Comparison, DeviceView, RunView, WorkloadView
 from contract.workload import AgentPlan, CompiledWorkload, largest_sequence_tokens
-from measures.wording import apart, moved, spread, title
+from measures.wording import apart, moved, short_ids, spread, title
 
 
 def runs_table(runs: Sequence[RunView]) -> RenderableType:
-    """One row per run."""
     table = rows_table("run", "state", "jobs", "submitted")
     for run in runs:
         jobs = Counter(job.outcome or job.state for job in run.jobs)
@@ -42,11 +41,11 @@ def run_view(run: RunView) -> RenderableType:
 
 
 def devices_table(devices: Sequence[DeviceView]) -> RenderableType:
-    """One row per device."""
     table = rows_table("device", "kind", "state", "device model", "OS", "language models", "why")
+    short = short_ids(device.device_id for device in devices)
     for device in devices:
         table.add_row(
-            device.device_id,
+            short[device.device_id],
             f"{device.kind}, emulated" if device.virtual else device.kind,
             _standing(device),
             device.device_model,

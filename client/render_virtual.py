@@ -28,7 +28,6 @@ def emulator_text(view: EmulatorView, same_home: str = "") -> RenderableType:
 
 
 def devices_table(devices: Sequence[VirtualDeviceView]) -> RenderableType:
-    """One row per device."""
     table = _table("UDID", "device", "iOS", "link", "app", "conditions")
     for device in devices:
         table.add_row(

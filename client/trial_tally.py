@@ -46,7 +46,7 @@ class TrialTally:
     trials: dict[int, TrialCounts] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
-        """Count one event; those that are no trial's business are passed over."""
+        """Count one event; those that do not belong to a trial are passed over."""
         match event:
             case TrialStarted():
                 self.trials[event.trial] = TrialCounts(

@@ -22,7 +22,6 @@ class VirtualProcess:
     """Started by `with`, ended at its end."""
 
     def __init__(self, program: list[str]) -> None:
-        """Nothing is started before `with`."""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 

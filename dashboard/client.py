@@ -35,7 +35,6 @@ class FarmReader:
     """The farm as one viewer may use it; every method raises a DashboardError when there is no answer."""
 
     def __init__(self, rest: AsyncTransport) -> None:
-        """`rest` shows the viewer's cookie."""
         self._rest = rest
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
@@ -52,7 +51,7 @@ class FarmReader:
             query = query.model_copy(update={"page_token": page.next_page_token})
 
     async def device(self, device_id: str) -> DeviceView:
-        """One device; an error also for a text that is no id."""
+        """One device; an error also for a text that is not an id."""
         what = f"device {_checked(_DEVICE_ID, device_id, 'device')}"
         return await self._get(what, routes.GET_DEVICE, device_id=device_id)
 
@@ -67,7 +66,6 @@ class FarmReader:
         return await self._get(_run(run_id), routes.GET_RUN, run_id=run_id)
 
     async def report(self, run_id: str) -> RunReport:
-        """The run's results so far."""
         return await self._get(_run(run_id), routes.GET_REPORT, run_id=run_id)
 
     async def cancel(self, run_id: str) -> RunView:

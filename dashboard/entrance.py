@@ -19,7 +19,6 @@ class Entrance:
     """
 
     def __init__(self, app: ASGIApp, pages: Iterable[re.Pattern[str]]) -> None:
-        """`pages` match the addresses of pages, below the prefix."""
         self._app = app
         self._pages = tuple(pages)
 

@@ -5,6 +5,7 @@ Ratios are shown in per cent, sizes in MB of 10^6 bytes, changes of more than 10
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from contract.metrics import METRICS
@@ -12,6 +13,7 @@ from contract.rest import ArmReport, Comparison, Spread
 from measures.metrics.change import MAX_PERCENT
 
 NONE: Final = "–"
+LONGEST_WHOLE_ID: Final = 20
 BIG: Final = 1e9
 """From here on a number is written with an exponent."""
 
@@ -125,6 +127,18 @@ def apart(comparison: Comparison, metric: str) -> str:
         return ""
     beyond = comparison.beyond_noise.get(metric)
     return {True: "ranges apart", False: "ranges overlap", None: "too few trials"}[beyond]
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Each long id as `…` and its end: six characters, more where two would be equal."""
+    every = sorted(set(ids))
+    short = {}
+    for each in every:
+        length = 6
+        while length < len(each) and any(other != each and other.endswith(each[-length:]) for other in every):
+            length += 1
+        short[each] = each if len(each) <= max(LONGEST_WHOLE_ID, length + 1) else f"…{each[-length:]}"
+    return short
 
 
 def megabytes(size_bytes: float) -> str:

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from client.api import DynofarmClient
 from client.durations import duration_s
+from client.errors import UsageError
 from client.options import ControllerOptions
 from client.output import Output
 from client.refusals import built
@@ -13,6 +15,7 @@ from client.render_administration import history_table
 from client.render_lists import device_view, devices_table
 from contract import routes
 from contract.administration import DeviceAction, DeviceReservation
+from contract.problems import ProblemCode
 from contract.queries import DevicesQuery, HistoryQuery
 from contract.rest import DeviceView
 from contract.states import DeviceState, GateExit, TargetKind
@@ -22,7 +25,10 @@ from contract.states import DeviceState, GateExit, TargetKind
 class DeviceOptions(ControllerOptions):
     """Which device."""
 
-    device_id: Annotated[str, typer.Argument(metavar="DEVICE", help="Id of the device.")]
+    device_id: Annotated[
+        str,
+        typer.Argument(metavar="DEVICE", help="Id of the device, or its beginning or end."),
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,7 @@ def list_devices(options: DevicesOptions, output: Output) -> int:
 def show(options: DeviceOptions, output: Output) -> int:
     """Show one device: state, reasons, the language models that it has."""
     with options.client() as client:
-        device = client.device(options.device_id)
+        device = client.device(_named(client, options.device_id))
     output.result(device, device_view(device))
     return GateExit.PASS
 
@@ -107,9 +113,25 @@ def history(options: HistoryOptions, output: Output) -> int:
     """Show every change of a device's state: when, by what cause, for what reason, by whom."""
     query = HistoryQuery(limit=options.limit)
     with options.client() as client:
-        found = client.call(routes.GET_HISTORY, query=query, device_id=options.device_id)
+        found = client.call(routes.GET_HISTORY, query=query, device_id=_named(client, options.device_id))
     output.result(found, history_table(found.transitions))
     return GateExit.PASS
+
+
+def _named(client: DynofarmClient, given: str) -> str:
+    """The id that a person meant; UsageError where several fit. What fits none is for the farm to refuse."""
+    part = given.removeprefix("…")
+    try:
+        # A whole id comes first, also that of a device that no list shows.
+        return client.device(part).device_id
+    except UsageError as error:
+        if error.code != ProblemCode.DEVICE_NOT_FOUND:
+            raise
+    every = [each.device_id for each in client.devices(built(DevicesQuery, text=part)).devices]
+    ids = [each for each in every if each.startswith(part) or each.endswith(part)]
+    if len(ids) > 1:
+        raise UsageError("ambiguous-device", f"{given} fits {', '.join(ids)}", "type more of the id")
+    return ids[0] if ids else part
 
 
 def _act(options: DeviceActionOptions, output: Output, route: routes.Route[DeviceView]) -> int:
@@ -120,7 +142,7 @@ def _decide(
     options: DeviceOptions, output: Output, route: routes.Route[DeviceView], body: DeviceAction
 ) -> int:
     with options.client() as client:
-        device = client.call(route, body, device_id=options.device_id)
+        device = client.call(route, body, device_id=_named(client, options.device_id))
     output.result(device, device_view(device))
     if device.then is not None:
         output.say(f"{device.device_id} is busy; it becomes {device.then} when {device.attempt_id} has ended")

@@ -15,7 +15,7 @@ from controller.tasks.context import TaskContext
 TASK_LIMIT_S: Final = 60
 _VISIBILITY_S: Final = 600
 
-# Bounded waits on every socket: a publish must never hang (the default is no time-out at all).
+# Bounded waits on every socket: a publish must never hang (by default there is no time-out at all).
 _SOCKET_OPTIONS: Final[dict[str, Any]] = {
     "visibility_timeout": _VISIBILITY_S,
     "socket_timeout": 10,

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from contract.rest import LiveView, Point
 from dashboard.figures.sketch import Sketch, empty_figure
-from dashboard.figures.theme import BLUE, BLUE_FILL, GREEN, VERMILION, Key, Subject, finite, number
+from dashboard.figures.theme import BLUE, BLUE_FILL, GREEN, VERMILION, Key, Subject, in_order, number
 
 TIME_AXIS: Final = "time since the attempt began (s)"
 FAR_LIMIT: Final = 3.0
@@ -74,15 +74,15 @@ def kv_blocks_figure(live: LiveView, subject: Subject) -> go.Figure:
 
 def _time_axes(sketch: Sketch, live: LiveView, y_title: str) -> None:
     """The same span of time in every figure, so that one can be held against the other."""
-    last_s = max((point.t_s for line in live.series for point in finite(line.points)), default=0.0)
+    last_s = max((point.t_s for line in live.series for point in line.points), default=0.0)
     sketch.axes(TIME_AXIS, y_title)
     sketch.x_axis(range=[0, max(last_s, 1.0)])
     sketch.y_axis(rangemode="tozero")
 
 
 def _points(live: LiveView, name: str) -> list[Point]:
-    """Drawable points of the series of that name; none when it is missing."""
-    return finite(next((line.points for line in live.series if line.name == name), []))
+    """Points of the series of that name; none when it is missing."""
+    return in_order(next((line.points for line in live.series if line.name == name), []))
 
 
 def _line(points: Sequence[Point], colour: str, name: str, unit: str, dash: str = "solid") -> dict[str, Any]:

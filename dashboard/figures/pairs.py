@@ -18,7 +18,7 @@ def paired_wall_figure(report: DeviceReportView, arms: Sequence[str]) -> go.Figu
 
     An arm that did not complete leaves its partner alone. A drift shows as a slope that both arms share.
     """
-    present = [arm for arm in arms if any(_wall_s(pair, arm) is not None for pair in report.pairs)]
+    present = [arm for arm in arms if any(pair.wall_s.get(arm) is not None for pair in report.pairs)]
     if not present:
         return empty_figure(_TITLE, subject_of(report), "No pair has a completed trial: see the failures.")
     styles = arm_styles(arms)
@@ -35,17 +35,11 @@ def paired_wall_figure(report: DeviceReportView, arms: Sequence[str]) -> go.Figu
     return sketch.figure()
 
 
-def _wall_s(pair: PairView, arm: str) -> float | None:
-    """None for an arm without a time that can be drawn."""
-    wall_s = pair.wall_s.get(arm)
-    return wall_s if wall_s is not None and math.isfinite(wall_s) else None
-
-
 def _join_arms(sketch: Sketch, pairs: Sequence[PairView], arms: Sequence[str]) -> None:
     xs: list[int | None] = []
     ys: list[float | None] = []
     for pair in pairs:
-        walls = [wall for arm in arms if (wall := _wall_s(pair, arm)) is not None]
+        walls = [wall for arm in arms if (wall := pair.wall_s.get(arm)) is not None]
         if len(walls) > 1:
             xs += [pair.pair, pair.pair, None]
             ys += [min(walls), max(walls), None]
@@ -53,7 +47,7 @@ def _join_arms(sketch: Sketch, pairs: Sequence[PairView], arms: Sequence[str]) -
 
 
 def _draw_arm(sketch: Sketch, pairs: Sequence[PairView], style: ArmStyle) -> None:
-    measured = [(pair.pair, wall) for pair in pairs if (wall := _wall_s(pair, style.arm)) is not None]
+    measured = [(pair.pair, wall) for pair in pairs if (wall := pair.wall_s.get(style.arm)) is not None]
     sketch.add(
         x=[pair for pair, _ in measured],
         y=[wall for _, wall in measured],

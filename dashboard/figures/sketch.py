@@ -4,6 +4,7 @@ Plotly checks and copies the whole figure at each change: drawn step by step, fo
 of a second of processor time, on a machine that may just be measuring. Built once, they take a fiftieth.
 """
 
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -63,8 +64,10 @@ class Sketch:
         """Show all of these with a margin beside them: plotly lets a line end at the very frame."""
         drawn = list(values)
         low, high = min(drawn), max(drawn)
-        margin = _MARGIN_SHARE * ((high - low) or abs(high) or 1.0)
-        self._x |= {"range": [low - margin, high + margin]}
+        # Two products: the difference of two huge numbers is infinite.
+        margin = (_MARGIN_SHARE * high - _MARGIN_SHARE * low) or _MARGIN_SHARE * abs(high) or 1.0
+        largest = sys.float_info.max
+        self._x |= {"range": [max(low - margin, -largest), min(high + margin, largest)]}
 
     def y_axis(self, **settings: Any) -> None:
         """Further settings, as plotly names them."""

@@ -6,7 +6,6 @@ own ink.
 """
 
 import html
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -94,10 +93,9 @@ def plain(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def finite(points: Iterable[Point]) -> list[Point]:
-    """The points that can be drawn, in order of time."""
-    drawable = (point for point in points if math.isfinite(point.t_s) and math.isfinite(point.value))
-    return sorted(drawable, key=lambda point: point.t_s)
+def in_order(points: Iterable[Point]) -> list[Point]:
+    """The points in order of time; the contract has only finite ones."""
+    return sorted(points, key=lambda point: point.t_s)
 
 
 def number(value: float) -> str:

@@ -1,6 +1,5 @@
 """How long each agent waits for its first token, in every arm."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +31,7 @@ class _Wait:
 def live_ttft_figure(live: LiveView, arms: Sequence[str], subject: Subject) -> go.Figure:
     """TTFT of the newest trial of each arm, counted from the trial's start. `arms`: the baseline first."""
     waits = {
-        arm: [_Wait(agent, ms, ms, ms, 1) for agent, ms in by_agent.items() if math.isfinite(ms)]
+        arm: [_Wait(agent, ms, ms, ms, 1) for agent, ms in by_agent.items()]
         for arm, by_agent in live.agent_ttft_ms.items()
     }
     message = "No agent has written its first token yet."
@@ -42,7 +41,7 @@ def live_ttft_figure(live: LiveView, arms: Sequence[str], subject: Subject) -> g
 def ttft_spread_figure(report: DeviceReportView, arms: Sequence[str]) -> go.Figure:
     """Median TTFT over trials with the line from the smallest to the greatest. `arms`: the baseline first."""
     waits = {
-        name: [_wait(agent, spread) for agent, spread in arm.agent_ttft_ms.items() if _drawable(spread)]
+        name: [_wait(agent, spread) for agent, spread in arm.agent_ttft_ms.items()]
         for name, arm in report.arms.items()
     }
     message = "No completed trial has a first token: see the failures of this run."
@@ -51,10 +50,6 @@ def ttft_spread_figure(report: DeviceReportView, arms: Sequence[str]) -> go.Figu
 
 def _wait(agent: str, spread: Spread) -> _Wait:
     return _Wait(agent, spread.median, spread.min, spread.max, spread.n)
-
-
-def _drawable(spread: Spread) -> bool:
-    return all(math.isfinite(value) for value in (spread.median, spread.min, spread.max))
 
 
 def _in_order(arms: Sequence[str], waits: Mapping[str, object]) -> list[str]:

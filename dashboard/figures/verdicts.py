@@ -1,6 +1,5 @@
 """The verdicts of one device: change with its interval, against the floor below which nothing is judged."""
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,7 +48,7 @@ def verdict_figure(report: DeviceReportView, baseline: str, candidate: str) -> g
 
 
 def _drawable(verdict: MetricVerdict) -> bool:
-    return verdict.change_percent is not None and math.isfinite(verdict.change_percent)
+    return verdict.change_percent is not None
 
 
 def _why_nothing(verdicts: Sequence[MetricVerdict]) -> str:
@@ -85,6 +84,6 @@ def _told(verdict: MetricVerdict) -> str:
 
 def _interval(verdict: MetricVerdict, change: float) -> tuple[float, float]:
     """The interval, or the point alone where there is none that can be drawn."""
-    if verdict.interval_percent is None or not all(map(math.isfinite, verdict.interval_percent)):
+    if verdict.interval_percent is None:
         return change, change
     return verdict.interval_percent

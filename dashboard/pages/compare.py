@@ -202,5 +202,5 @@ def _run_options(runs: Sequence[RunView], chosen: Sequence[str]) -> Options:
 
 
 def _texts(*values: str) -> Options:
-    """Each text once; an empty one is no option."""
+    """Each text once; an empty one is not an option."""
     return [{"value": value, "label": value} for value in dict.fromkeys(values) if value]

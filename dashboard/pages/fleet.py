@@ -15,7 +15,7 @@ from dashboard.parts.badges import badge, moment, virtual_badge
 from dashboard.parts.panels import command, loading, notice, page_head, panel
 from dashboard.parts.tables import Column, Content, table
 from dashboard.wording import words
-from measures.wording import megabytes, typeset
+from measures.wording import megabytes, short_ids, typeset
 
 REFRESH_MS: Final = 5_000
 _COLUMNS: Final = (
@@ -65,7 +65,8 @@ def fleet_body(devices: Sequence[DeviceView], runs: Sequence[RunView]) -> list[C
     if not devices:
         return [_no_device()]
     working = {attempt.attempt_id: run for run in runs for job in run.jobs for attempt in job.attempts}
-    rows = [_row(device, working) for device in devices]
+    short = short_ids(device.device_id for device in devices)
+    rows = [_row(device, short[device.device_id], working) for device in devices]
     return [panel(_counts(devices), [table(_COLUMNS, rows, "Devices of the farm")])]
 
 
@@ -86,11 +87,11 @@ def _counts(devices: Sequence[DeviceView]) -> str:
     return f"{len(devices)} {noun}: {ready} ready, {working} at work"
 
 
-def _row(device: DeviceView, working: Mapping[str, RunView]) -> list[Content]:
+def _row(device: DeviceView, short_id: str, working: Mapping[str, RunView]) -> list[Content]:
     memory = f"{typeset(megabytes(device.memory_bytes))} memory" if device.memory_bytes is not None else ""
     mark = virtual_badge() if device.virtual else html.Div(str(device.kind), className="quiet")
     return [
-        [html.Strong(device.device_id), " ", mark],
+        [html.Strong(short_id, title=device.device_id), " ", mark],
         badge(device.state),
         "; ".join(words(reason) for reason in device.reasons) or "–",
         [device.device_model, html.Div(memory, className="quiet")],

@@ -1,4 +1,4 @@
-"""What stands at an address that is no page."""
+"""What stands at an address that is not a page."""
 
 from dash import dcc, html
 from dash.development.base_component import Component

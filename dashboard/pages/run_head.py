@@ -1,6 +1,6 @@
 """The top of a run's page: what is measured, where it stands, and each of its jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dash import html
@@ -13,6 +13,7 @@ from dashboard.parts.badges import badge, moment
 from dashboard.parts.panels import panel
 from dashboard.parts.tables import Column, Content, table
 from dashboard.wording import words
+from measures.wording import short_ids
 
 _COLUMNS: Final = (
     Column("Device"),
@@ -52,7 +53,8 @@ def facts_list(facts: Sequence[tuple[str, Content]]) -> html.Dl:
 def jobs_panel(jobs: Sequence[JobView]) -> Component:
     """A row for each job, with what it waits for or what went wrong."""
     title = "Job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    return panel(title, [table(_COLUMNS, [_row(job) for job in jobs], "Jobs of this run")])
+    short = short_ids(attempt.device_id for job in jobs for attempt in job.attempts)
+    return panel(title, [table(_COLUMNS, [_row(job, short) for job in jobs], "Jobs of this run")])
 
 
 def newest_attempt(job: JobView) -> AttemptView | None:
@@ -76,11 +78,11 @@ def is_live(run: RunView) -> bool:
     return run.state is not RunState.COMPLETED
 
 
-def _row(job: JobView) -> list[Content]:
+def _row(job: JobView, short: Mapping[str, str]) -> list[Content]:
     attempt = newest_attempt(job)
     asked = job.selector.device_id or job.selector.device_model or f"any {job.selector.kind}"
     return [
-        attempt.device_id if attempt else asked,
+        html.Span(short[attempt.device_id], title=attempt.device_id) if attempt else asked,
         job.variant or "–",
         badge(job.outcome or job.state),
         str(len(job.attempts)),

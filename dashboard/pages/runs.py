@@ -58,7 +58,6 @@ class ResultShelf:
     """
 
     def __init__(self, capacity: int = KEPT_RESULTS) -> None:
-        """`capacity` in runs."""
         self._capacity = capacity
         self._results: OrderedDict[str, RunResult] = OrderedDict()
 

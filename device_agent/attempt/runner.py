@@ -65,7 +65,7 @@ _DISK_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RunnerContext:
     """What every attempt of this agent shares."""
 
     client: ControllerClient
@@ -76,7 +76,7 @@ class Surroundings:
 class AttemptRunner:
     """Holds one device from the grant to the release. `run` returns when the device is free."""
 
-    def __init__(self, delivery: Delivery, target: Target, around: Surroundings) -> None:
+    def __init__(self, delivery: Delivery, target: Target, around: RunnerContext) -> None:
         self.folder: AttemptFolder = delivery.folder
         self._delivery = delivery
         self._spool = delivery.spool

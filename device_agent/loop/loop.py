@@ -13,7 +13,7 @@ from contract.ids import AttemptId, DeviceId
 from contract.run_end import RunEnd
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.resumption import open_spool
-from device_agent.attempt.runner import AttemptRunner, Surroundings
+from device_agent.attempt.runner import AttemptRunner, RunnerContext
 from device_agent.client import ControllerClient
 from device_agent.collect.upload import wait_after
 from device_agent.floor.attempt_folder import AttemptFolder, Grant, attempt_folders
@@ -57,7 +57,7 @@ class Agent:
         self._fleet = fleet
         self._serving: list[asyncio.Task[None]] = []
         self._shutdown = asyncio.Event()
-        self._around = Surroundings(client, settings, self._shutdown)
+        self._around = RunnerContext(client, settings, self._shutdown)
         self._attempts_root = settings.attempts_folder
         self._desk = ClaimDesk(client, settings)
         self._reporting: dict[DeviceId, DeviceCall[DeviceReport | None]] = {}

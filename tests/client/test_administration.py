@@ -208,3 +208,11 @@ def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
 def test_what_is_not_a_duration_is_named_with_its_option(text: str) -> None:
     with pytest.raises(UsageError, match="--for"):
         duration_s(text, "--for")
+
+
+def test_a_device_is_named_by_a_beginning_or_an_end_that_only_it_has(served: Served) -> None:
+    for part in ("host-1", "host", "st-1", "…st-1"):
+        assert served.json("devices", "show", part)["device_id"] == "host-1"
+    unknown = served.cli("devices", "show", "ost")
+    assert unknown.exit_code == 2
+    assert "ost" in unknown.stderr

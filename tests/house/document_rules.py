@@ -36,6 +36,11 @@ _DECISION = re.compile(r"\bADR (\d{4})\b|\bdocs/adr/(\d{4})\b")
 # Numbers of a list that a reader does not have: a requirement, a study's trap.
 _NUMBER_OF_NOTHING = re.compile(r"\([A-DR]\d{1,2}(?=[,:)])|\brequirement [A-Z]\d+|\btrap \d+")
 
+# "X is no Y" for "X is not a Y". Sound are "there is no Y" and comparatives.
+_IS_NO = re.compile(
+    r"(?<!here )\b(?:is|are|was|were) no (?!longer|more|less|faster|slower|better|worse)[a-z]\w*"
+)
+
 
 def code_spans(text: str) -> Iterator[tuple[int, str]]:
     """(line, content) of every `span` in backticks; fenced blocks are left out."""
@@ -121,4 +126,13 @@ def missing_citations(path: PurePosixPath, text: str, paths: Iterable[PurePosixP
         if match := _NUMBER_OF_NOTHING.search(line):
             yield Violation(
                 path, number, f"{match[0]!r} numbers an item of a list that a reader does not have"
+            )
+
+
+def unidiomatic_negations(path: PurePosixPath, text: str) -> Iterator[Violation]:
+    """Texts that people read say "is not a file", as English does, and not "is" with "no"."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _IS_NO.search(line):
+            yield Violation(
+                path, number, f"{match[0]!r}: write 'is not a ...', 'are not ...' or 'there is no ...'"
             )

@@ -50,6 +50,16 @@ def test_no_file_cites_what_is_not_in_the_repository() -> None:
     assert not violations, broken(violations)
 
 
+def test_no_text_says_is_no_for_is_not_a() -> None:
+    violations = [
+        found
+        for path, text in texts()
+        if path.name not in ("CHANGELOG.md", "LICENSE")
+        for found in document_rules.unidiomatic_negations(path, text)
+    ]
+    assert not violations, broken(violations)
+
+
 @pytest.mark.parametrize(
     "text", ["see `runtime/kv/gone.py`", "`./docs/gone/`", "`gone.py`", "`runtime/kv/block_pools.py:12`"]
 )
@@ -133,3 +143,8 @@ def test_a_citation_of_what_a_reader_does_not_have_is_found(text: str) -> None:
 )
 def test_citations_that_lead_somewhere_are_not_reported(text: str) -> None:
     assert list(document_rules.missing_citations(DOCUMENT, text, PATHS)) == []
+
+
+def test_an_unidiomatic_negation_is_found() -> None:
+    text = "what was found is " + "no file\nthere is no file; it is no longer one; it is not a file"
+    assert [found.line for found in document_rules.unidiomatic_negations(DOCUMENT, text)] == [1]

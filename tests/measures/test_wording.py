@@ -130,3 +130,17 @@ def test_of_two_runs_only_their_ranges_are_spoken_of(beyond: bool | None, told: 
 def test_an_arm_says_once_how_many_of_its_planned_trials_it_has(failed: int, told: str) -> None:
     arm = ArmReport.model_construct(trials=6, trials_failed=failed)
     assert wording.trials(arm) == told
+
+
+def test_a_long_id_is_shown_by_its_end_and_by_more_of_it_where_two_would_be_equal() -> None:
+    ids = [
+        "00008110-000A1111222233AB",
+        "00008120-000B1111222233AB",
+        "00008110-001C44445555CDEF",
+        "bench-host",
+    ]
+    short = wording.short_ids(ids)
+    assert short["bench-host"] == "bench-host"
+    assert short[ids[2]] == "…55CDEF"
+    assert len(set(short.values())) == len(ids)
+    assert all(each.endswith(shown.removeprefix("…")) for each, shown in short.items())

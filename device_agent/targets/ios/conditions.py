@@ -1,19 +1,19 @@
-"""Heat, battery, low-power mode and screen as rungs of the ladder: policy.py decides, this translates."""
+"""Heat, battery, low-power mode and screen as preflight steps: policy.py decides, this translates."""
 
 from types import MappingProxyType
 from typing import Final
 
 from contract.device_reasons import BATTERY_REASONS, HEAT_REASONS, PASSING_REASONS, DeviceReason
 from device_agent.ios_worker.protocol import Conditions
-from device_agent.targets.ios import ladder
-from device_agent.targets.ios.ladder import Rung, Standing, Step
+from device_agent.targets.ios import preflight_steps
 from device_agent.targets.ios.policy import ConditionReading, Gate
+from device_agent.targets.ios.preflight_steps import PreflightStep, SeenStep, StepState
 
-_RUNGS: Final = MappingProxyType(
+_STEPS: Final = MappingProxyType(
     {
-        **dict.fromkeys(HEAT_REASONS, Rung.THERMAL),
-        **dict.fromkeys(BATTERY_REASONS, Rung.BATTERY),
-        DeviceReason.LOW_POWER_MODE.value: Rung.LOW_POWER,
+        **dict.fromkeys(HEAT_REASONS, PreflightStep.THERMAL),
+        **dict.fromkeys(BATTERY_REASONS, PreflightStep.BATTERY),
+        DeviceReason.LOW_POWER_MODE.value: PreflightStep.LOW_POWER,
     }
 )
 _WAITING: Final = PASSING_REASONS | HEAT_REASONS | BATTERY_REASONS
@@ -31,19 +31,23 @@ def reading_of(found: Conditions, read_s: float) -> ConditionReading:
     )
 
 
-def gate_steps(gate: Gate) -> list[Step]:
-    """One step for each obstacle, and a passed one for each rung without."""
+def gate_steps(gate: Gate) -> list[SeenStep]:
+    """One step for each obstacle, and a passed one for each of the three without one."""
     steps = [
-        Step(
-            _RUNGS.get(reason, Rung.CONDITIONS),
-            Standing.WAITING if reason in _WAITING else Standing.BLOCKED,
+        SeenStep(
+            _STEPS.get(reason, PreflightStep.CONDITIONS),
+            StepState.WAITING if reason in _WAITING else StepState.BLOCKED,
             advice,
             reason,
         )
         for reason, advice in zip(gate.reasons, gate.advice, strict=True)
     ]
-    seen = {step.rung for step in steps}
+    seen = {step.name for step in steps}
     return [
         *steps,
-        *(ladder.passed(rung) for rung in (Rung.BATTERY, Rung.THERMAL, Rung.LOW_POWER) if rung not in seen),
+        *(
+            preflight_steps.passed(name)
+            for name in (PreflightStep.BATTERY, PreflightStep.THERMAL, PreflightStep.LOW_POWER)
+            if name not in seen
+        ),
     ]

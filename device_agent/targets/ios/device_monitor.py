@@ -20,9 +20,15 @@ from device_agent.floor.settings import AgentSettings
 from device_agent.ios_worker.protocol import PING, Description, Method, Nothing, Notice, WorkerErrorKind
 from device_agent.targets.ios.builds import BuildShelf
 from device_agent.targets.ios.errors import DeviceFaultError
-from device_agent.targets.ios.ladder import Rung, Step, as_properties, blocked, reasons_of
 from device_agent.targets.ios.policy import GateMemory
 from device_agent.targets.ios.preflight import Look, look
+from device_agent.targets.ios.preflight_steps import (
+    PreflightStep,
+    SeenStep,
+    as_properties,
+    blocked,
+    reasons_of,
+)
 from device_agent.targets.ios.presence import Presence
 from device_agent.targets.ios.record import DeviceRecord, read_device, write_device
 from device_agent.targets.ios.worker import (
@@ -272,7 +278,7 @@ class DeviceMonitor:
         if presence is None and not held:
             return None
         if presence is not None and presence.problem:
-            steps: tuple[Step, ...] = (blocked(Rung.ATTACHED, presence.problem),)
+            steps: tuple[SeenStep, ...] = (blocked(PreflightStep.ATTACHED, presence.problem),)
         else:
             steps = seen.steps if seen is not None else ()
         reasons = reasons_of(steps)
@@ -284,7 +290,7 @@ class DeviceMonitor:
             reasons = [STARTING]
         return self._reported(reasons, steps, seen)
 
-    def _reported(self, reasons: list[str], steps: tuple[Step, ...], seen: Look | None) -> DeviceReport:
+    def _reported(self, reasons: list[str], steps: tuple[SeenStep, ...], seen: Look | None) -> DeviceReport:
         about = self._record.description
         virtual = about is not None and about.virtual
         return DeviceReport(
@@ -304,7 +310,7 @@ class DeviceMonitor:
             model_problems=model_problems(self.settings.models_folder),
             labels={"host": os.uname().nodename},
             properties={
-                "ladder": as_properties(steps),
+                "preflight": as_properties(steps),
                 **(seen.properties if seen is not None else {}),
             },
         )

@@ -37,12 +37,12 @@ from device_agent.ios_worker.protocol import (
     WorkerErrorKind,
     WriteFile,
 )
-from device_agent.targets.ios import ladder
+from device_agent.targets.ios import preflight_steps
 from device_agent.targets.ios.builds import Build
 from device_agent.targets.ios.device_monitor import PASSING_KINDS, DeviceMonitor
 from device_agent.targets.ios.errors import DeviceFaultError, StartRefusedError
-from device_agent.targets.ios.ladder import Standing
 from device_agent.targets.ios.model_files import ModelDigests, PushedFile
+from device_agent.targets.ios.preflight_steps import StepState
 from device_agent.targets.ios.record import RunRecord, write_run
 
 _log = structlog.get_logger(__name__)
@@ -104,11 +104,11 @@ class Start:
         """What may have changed since the last preflight."""
         description = await self._describe()
         for step, kind in (
-            (ladder.ios_step(description), WorkerErrorKind.UNSUPPORTED),
-            (ladder.unlocked_step(description), WorkerErrorKind.LOCKED),
-            (ladder.developer_mode_step(description), WorkerErrorKind.DEVELOPER_MODE_OFF),
+            (preflight_steps.ios_step(description), WorkerErrorKind.UNSUPPORTED),
+            (preflight_steps.unlocked_step(description), WorkerErrorKind.LOCKED),
+            (preflight_steps.developer_mode_step(description), WorkerErrorKind.DEVELOPER_MODE_OFF),
         ):
-            if step.standing is Standing.BLOCKED:
+            if step.state is StepState.BLOCKED:
                 raise DeviceFaultError(kind, step.say)
         return description
 

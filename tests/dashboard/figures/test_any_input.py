@@ -17,7 +17,9 @@ from dashboard.figures.ttft import live_ttft_figure, ttft_spread_figure
 from dashboard.figures.verdicts import verdict_figure
 from tests.fakes import dashboard_story as story
 
-NUMBERS = st.floats() | st.sampled_from([0.0, -0.0, 1e308, -1e308, 5e-324, math.nan, math.inf])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, -0.0, 1e308, -1e308, 5e-324]
+)
 TEXTS = st.text(max_size=120)
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,20}", fullmatch=True)
 SUBJECTS = st.builds(Subject, device_id=TEXTS, device_model=TEXTS, virtual=st.booleans())
@@ -91,6 +93,10 @@ VERDICTS = st.builds(
     change_percent=st.none() | NUMBERS,
     interval_percent=st.none() | st.tuples(NUMBERS, NUMBERS),
     floor_percent=st.floats(0, 100),
+    statistic=st.none() | NUMBERS,
+    p_value=st.none() | NUMBERS,
+    mde_percent=st.none() | NUMBERS,
+    interval_confidence=st.none() | NUMBERS,
     pairs=st.integers(0, 200),
     reason=TEXTS,
 )

@@ -36,7 +36,7 @@ def test_the_output_rate_is_drawn_as_it_was_measured() -> None:
     figure = output_rate_figure(live, HOST)
     (line,) = figure.data
     assert (list(line.x), list(line.y)) == ([0.0, 1.0, 2.0], [3.0, 0.0, 7.5])
-    assert "7.5 tokens/s now" in figure.layout.title.text
+    assert "7.50 tokens/s now" in figure.layout.title.text
 
 
 def test_the_limit_is_a_line_above_the_footprint() -> None:

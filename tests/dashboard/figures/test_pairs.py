@@ -1,7 +1,5 @@
 """Wall time, pair by pair."""
 
-import math
-
 from contract.rest import PairView
 from dashboard.figures.pairs import paired_wall_figure
 from tests.fakes import dashboard_story as story
@@ -32,8 +30,8 @@ def test_an_arm_that_did_not_complete_leaves_its_partner_alone() -> None:
     assert list(paged.x) == [2]
 
 
-def test_a_value_that_is_not_finite_is_not_drawn() -> None:
-    pairs = [PairView(pair=1, wall_s={"serial": math.nan, "paged": 4.0})]
+def test_an_arm_without_a_time_is_not_drawn() -> None:
+    pairs = [PairView(pair=1, wall_s={"paged": 4.0})]
     figure = paired_wall_figure(story.device_report(1, pairs=pairs), ARMS)
     assert [trace.name for trace in figure.data if trace.name] == ["paged"]
 

@@ -30,7 +30,7 @@ def test_each_metric_shows_both_runs_with_spreads_and_the_change(viewer: Dashboa
     assert "Wall time (s) 6.90 6.69 to 7.18, n 6 6.28 6.09 to 6.53, n 6 −9.0 % ranges apart" in text
     rate = "26.1 25.3 to 27.1, n 6 23.8 23.0 to 24.7, n 6 −9.0 % ranges apart"
     assert f"Output tokens per second (tokens/s) {rate}" in text
-    assert "no verdict" in text
+    assert "not a verdict" in text
     assert len(_graphs(body)) == 1
 
 

@@ -1,4 +1,4 @@
-"""The ladder: what each failure asks of a person, and the iOS matrix."""
+"""The preflight steps: what each failure asks of a person, and the iOS matrix."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from contract.device_reasons import PASSING_REASONS
 from contract.failures import FailureReason
 from device_agent.floor.start_policy import StartPolicy
 from device_agent.ios_worker.protocol import Conditions, Description, WorkerErrorKind
-from device_agent.targets.ios import ladder
+from device_agent.targets.ios import preflight_steps
 from device_agent.targets.ios.conditions import gate_steps, reading_of
 from device_agent.targets.ios.errors import REASONS, DeviceFaultError
-from device_agent.targets.ios.ladder import Rung, Standing
 from device_agent.targets.ios.policy import GateMemory, judge_start
+from device_agent.targets.ios.preflight_steps import PreflightStep, StepState
 
 DESCRIBED = Description(
     device_id="u",
@@ -39,8 +39,8 @@ DESCRIBED = Description(
     ],
 )
 def test_the_ios_matrix(version: str, is_supported: bool) -> None:
-    step = ladder.ios_step(DESCRIBED.model_copy(update={"os_version": version}))
-    assert (step.standing is Standing.PASSED) is is_supported
+    step = preflight_steps.ios_step(DESCRIBED.model_copy(update={"os_version": version}))
+    assert (step.state is StepState.PASSED) is is_supported
     assert is_supported or "update" in step.reason
 
 
@@ -48,13 +48,13 @@ def test_the_ios_matrix(version: str, is_supported: bool) -> None:
 def test_every_kind_of_error_is_a_step_that_says_what_to_do_or_passes_by_itself(
     kind: WorkerErrorKind,
 ) -> None:
-    step = ladder.step_of_error(Rung.TUNNEL, kind, "the library's words")
-    assert step.standing is not Standing.PASSED
+    step = preflight_steps.step_of_error(PreflightStep.TUNNEL, kind, "the library's words")
+    assert step.state is not StepState.PASSED
     assert step.say
-    if step.standing is Standing.WAITING:
+    if step.state is StepState.WAITING:
         assert step.reason in PASSING_REASONS
     else:
-        assert step.reason.startswith(f"{step.rung}: ")
+        assert step.reason.startswith(f"{step.name}: ")
 
 
 @pytest.mark.parametrize("kind", WorkerErrorKind)
@@ -63,25 +63,25 @@ def test_every_kind_of_error_gives_an_attempt_a_reason(kind: WorkerErrorKind) ->
 
 
 def test_locked_and_developer_mode_are_steps_of_their_own() -> None:
-    locked = ladder.unlocked_step(DESCRIBED.model_copy(update={"locked": True}))
-    no_mode = ladder.developer_mode_step(DESCRIBED.model_copy(update={"developer_mode": False}))
-    assert (locked.rung, locked.standing) == (Rung.UNLOCKED, Standing.BLOCKED)
+    locked = preflight_steps.unlocked_step(DESCRIBED.model_copy(update={"locked": True}))
+    no_mode = preflight_steps.developer_mode_step(DESCRIBED.model_copy(update={"developer_mode": False}))
+    assert (locked.name, locked.state) == (PreflightStep.UNLOCKED, StepState.BLOCKED)
     assert "Developer Mode" in no_mode.reason
 
 
 def test_what_a_device_does_not_say_blocks_nothing() -> None:
     silent = DESCRIBED.model_copy(update={"locked": None, "developer_mode": None})
     steps = [
-        ladder.unlocked_step(silent),
-        ladder.developer_mode_step(silent),
-        ladder.free_space_step(None, 1),
+        preflight_steps.unlocked_step(silent),
+        preflight_steps.developer_mode_step(silent),
+        preflight_steps.free_space_step(None, 1),
     ]
-    assert ladder.reasons_of(steps) == []
+    assert preflight_steps.reasons_of(steps) == []
 
 
 def test_too_little_space_says_how_much_is_wanted() -> None:
-    assert ladder.free_space_step(2_000_000_000, 1_000_000_000).standing is Standing.PASSED
-    assert "1.0 GB" in ladder.free_space_step(500_000_000, 1_000_000_000).reason
+    assert preflight_steps.free_space_step(2_000_000_000, 1_000_000_000).state is StepState.PASSED
+    assert "1.0 GB" in preflight_steps.free_space_step(500_000_000, 1_000_000_000).reason
 
 
 COOL = Conditions(
@@ -109,10 +109,16 @@ def test_conditions_are_words_for_waiting_and_sentences_for_a_person(
     reading = reading_of(COOL.model_copy(update=changed), 10.0)
     gate = judge_start(reading, StartPolicy(), GateMemory(), 10.0)
     steps = gate_steps(gate)
-    assert ladder.reasons_of(steps) == reasons
-    assert {step.rung for step in steps} >= {Rung.BATTERY, Rung.THERMAL, Rung.LOW_POWER}
+    assert preflight_steps.reasons_of(steps) == reasons
+    assert {step.name for step in steps} >= {
+        PreflightStep.BATTERY,
+        PreflightStep.THERMAL,
+        PreflightStep.LOW_POWER,
+    }
 
 
 def test_reasons_keep_the_order_of_the_ladder_and_are_told_once() -> None:
-    step = ladder.blocked(Rung.TRUSTED, "tap Trust")
-    assert ladder.reasons_of([step, ladder.passed(Rung.TUNNEL), replace(step)]) == ["trusted: tap Trust"]
+    step = preflight_steps.blocked(PreflightStep.TRUSTED, "tap Trust")
+    assert preflight_steps.reasons_of(
+        [step, preflight_steps.passed(PreflightStep.TUNNEL), replace(step)]
+    ) == ["trusted: tap Trust"]
