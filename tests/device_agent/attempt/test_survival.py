@@ -199,7 +199,7 @@ def test_a_claim_whose_answer_never_came_is_asked_again_after_a_restart(start_ag
 
 def test_a_controller_restored_from_a_backup_gets_what_it_lost_again(start_agent: StartAgent) -> None:
     controller = FakeController(ttl_s=20.0)
-    controller.faults = lambda method, path: "unavailable" if method == "PUT" else ""
+    controller.faults = lambda method, path: "unavailable" if path.endswith("/result") else ""
     spec = controller.submit(attempt_spec({"tokens": 30}))
     start_agent(controller)
     controller.wait(
