@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
+from contract.agent_api import MAX_CLAIM_WAIT_S
+from contract.routes import CLAIM
 from controller.app import create_app
 from controller.settings import Settings
 from tests.fakes.farm import BASE_URL, Farm, host_report
@@ -47,8 +49,9 @@ def _requests(label: str) -> st.SearchStrategy[Case]:
 
 async def _send(farm: Farm, token: str | None, case: Case) -> int:
     """The status of the answer. A claim does not wait for work, which would only take time."""
-    if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
-        case.body["wait_s"] = min(case.body["wait_s"], 0)
+    waits = isinstance(case.body, dict) and isinstance(case.body.get("wait_s", MAX_CLAIM_WAIT_S), int | float)
+    if waits and case.path == CLAIM.template:
+        case.body["wait_s"] = 0
     sent = requests.Request(**case.as_transport_kwargs(base_url=BASE_URL)).prepare()
     headers = {name: value for name, value in sent.headers.items() if name.lower() != "authorization"}
     async with farm.client(token) as client:
