@@ -127,7 +127,7 @@ def test_a_folder_is_served_by_one_emulator(home: Path, capsys: pytest.CaptureFi
     ("arguments", "said"),
     [
         (["--ios", "12.0"], "not emulated"),
-        (["--ios", "new"], "no version"),
+        (["--ios", "new"], "not a version"),
         (["--model", "iPhone1,1"], "iPhone17,1"),
     ],
 )

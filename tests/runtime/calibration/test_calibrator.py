@@ -140,7 +140,7 @@ def test_a_bad_name_is_refused_before_anything_is_measured(capsys: pytest.Captur
     with pytest.raises(SystemExit) as ended:
         cli.main(["--model", "../x", "--model-path", "/"])
     assert ended.value.code == RuntimeExit.USAGE
-    assert "no name of a model" in capsys.readouterr().err
+    assert "not the name of a model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

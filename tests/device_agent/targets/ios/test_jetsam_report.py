@@ -24,7 +24,7 @@ from device_agent.targets.ios.jetsam_report import (
 )
 from tests.fakes.ips_reports import PAGE, crash, entry, ips, jetsam, victim
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "data" / "jetsam"
+SAMPLES = Path(__file__).parents[5] / "shared" / "data" / "jetsam"
 FILES = sorted(SAMPLES.glob("*.ips")) if SAMPLES.is_dir() else []
 FULL = jetsam(entry("backboardd", 61), victim(), entry("Other", 301, reason="vm-pageshortage"))
 
@@ -181,7 +181,7 @@ def test_more_processes_than_any_device_has_are_counted_and_left_out() -> None:
         (b"not a report", "first document"),
         (b'{"bug_type":"298"', "cut"),
         (b'{"bug_type":"298"}\n', "no second document"),
-        (b"[1]\n{}", "no object"),
+        (b"[1]\n{}", "not an object"),
         (b'{"bug_type":"298"}\n{]', "closes nothing"),
         (b'{"bug_type":"298"}\n{"a" "b"}', "no JSON"),
         (b'{"bug_type":"298"}\n{"a":NaN}', "NaN"),

@@ -44,6 +44,6 @@ def test_a_damaged_message_is_a_dictionary_or_a_value_error(
         return
 
 
-def test_a_list_is_no_message() -> None:
-    with pytest.raises(ValueError, match="no dictionary"):
+def test_a_list_is_not_a_message() -> None:
+    with pytest.raises(ValueError, match="not a dictionary"):
         parse_plist(plistlib.dumps([]))
