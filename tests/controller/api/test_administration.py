@@ -265,7 +265,8 @@ async def test_the_use_of_a_token_is_written_at_most_once_a_minute(farm: Farm) -
     await ask(farm, "/v1/devices", "viewer")
     first = last_use()
     await ask(farm, "/v1/devices", "viewer")
-    assert last_use() == first != None  # noqa: E711  (both at once)
+    assert first is not None
+    assert last_use() == first
     with farm.context.unit_of_work() as work:
         work.session.get_one(TokenRow, digest).last_used_at = first - timedelta(minutes=2)
     await ask(farm, "/v1/devices", "viewer")

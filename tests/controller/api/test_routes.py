@@ -68,12 +68,12 @@ def _body(served: APIRoute) -> type[BaseModel] | None:
     if served.body_field is not None:
         wanted = served.body_field.field_info.annotation
         arguments = [each for each in getattr(wanted, "__args__", (wanted,)) if each is not type(None)]
-        return arguments[0]  # type: ignore[no-any-return]
+        return arguments[0]  # type: ignore[no-any-return]  # the annotation is whatever the route wrote
     for dependency in served.dependant.dependencies:
         if getattr(dependency.call, "__qualname__", "").startswith(f"{agent_body.versioned.__name__}."):
             return next(
                 cell.cell_contents
-                for cell in dependency.call.__closure__ or ()  # type: ignore[union-attr]
+                for cell in dependency.call.__closure__ or ()  # type: ignore[union-attr]  # its name was found above
                 if isinstance(cell.cell_contents, type)
             )
     return None

@@ -40,6 +40,7 @@ def note(detail: str) -> AuditRow:
 
 
 def of_postgresql(cause: Exception) -> DBAPIError:
+    # Typed for a driver's own class of errors; it gives the DBAPIError that a statement would have raised.
     return DBAPIError.instance("SELECT 1", {}, cause, postgresql.Error)  # type: ignore[return-value, arg-type]
 
 

@@ -25,6 +25,7 @@ from device_agent.targets.ios.jetsam_report import (
 from tests.fakes.ips_reports import PAGE, crash, entry, ips, jetsam, victim
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "data" / "jetsam"
+EXCERPTS_MISSING = "the published JetsamEvent excerpts are not beside this checkout, in ../shared/data/jetsam"
 FILES = sorted(SAMPLES.glob("*.ips")) if SAMPLES.is_dir() else []
 FULL = jetsam(entry("backboardd", 61), victim(), entry("Other", 301, reason="vm-pageshortage"))
 
@@ -33,17 +34,13 @@ def sample(start: str) -> JetsamReport:
     """The published excerpt whose file name begins so."""
     found = next((path for path in FILES if path.name.startswith(start)), None)
     if found is None:
-        pytest.skip(
-            "the published JetsamEvent excerpts are not beside this checkout, in ../shared/data/jetsam"
-        )
+        pytest.skip(EXCERPTS_MISSING)
     return parse_jetsam_report(found.read_bytes())
 
 
 def test_every_published_excerpt_is_read() -> None:
     if not FILES:
-        pytest.skip(
-            "the published JetsamEvent excerpts are not beside this checkout, in ../shared/data/jetsam"
-        )
+        pytest.skip(EXCERPTS_MISSING)
     for path in FILES:
         report = parse_jetsam_report(path.read_bytes())
         assert report.complete, path.name
