@@ -5,10 +5,21 @@ commit (docs/adr/0001). 1.0 is that of the first release, which is not out yet, 
 come from one checkout until then. A reader refuses a stream whose version it does not know.
 """
 
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 CONTRACT_VERSION: Final = "1.0"
 SUPPORTED_CONTRACT_VERSIONS: Final = frozenset({CONTRACT_VERSION})
+
+
+@cache
+def installed_version() -> str:
+    """The version of this installation; "unknown" when it runs from a folder that was never installed."""
+    try:
+        return version("dynofarm")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 class ContractVersionError(ValueError):
@@ -23,7 +34,7 @@ class ContractVersionError(ValueError):
         self.found = found
 
 
-def require_supported(version: str) -> None:
-    """Return if `version` is spoken here; raise ContractVersionError otherwise."""
-    if version not in SUPPORTED_CONTRACT_VERSIONS:
-        raise ContractVersionError(version)
+def require_supported(contract_version: str) -> None:
+    """Return if `contract_version` is spoken here; raise ContractVersionError otherwise."""
+    if contract_version not in SUPPORTED_CONTRACT_VERSIONS:
+        raise ContractVersionError(contract_version)

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 
 from contract.routes import OPENAPI_PATH
+from contract.version import installed_version
 from controller.api import (
     agent_events,
     agent_leases,
@@ -74,7 +75,7 @@ def create_app(settings: Settings) -> FastAPI:
     metrics = ServiceMetrics()
     app = FastAPI(
         title="dynofarm",
-        version=service.installed_version(),
+        version=installed_version(),
         # The pages of the framework load scripts from elsewhere; the document itself is served.
         docs_url=None,
         redoc_url=None,

@@ -51,7 +51,7 @@ def answer_of(route: Route[Answer], address: str, got: HttpAnswer) -> Answer:
     if not HTTPStatus.OK <= got.status < HTTPStatus.MULTIPLE_CHOICES:
         raise error_of(address, got)
     kind: Any = route.answer
-    # The type of the route says what `answer` and `may_be_empty` say at run time; a checker cannot join the two.
+    # The route's type says what `answer` and `may_be_empty` say at run time; no checker can join the two.
     found: Any
     try:
         if got.status == HTTPStatus.NO_CONTENT and route.may_be_empty:

@@ -1,8 +1,6 @@
 """The service about itself: alive, ready, and its metrics."""
 
-from functools import cache
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -12,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from contract import routes
 from contract.health import Health, HealthQuery, proof_of
-from contract.version import CONTRACT_VERSION
+from contract.version import CONTRACT_VERSION, installed_version
 from controller.admin_token import home_token
 from controller.api.auth import Principal, requires
 from controller.api.context import ApiContext, context_of
@@ -30,15 +28,6 @@ _COUNTED: Final = {
     "attempts": AttemptRow.state,
     "devices": DeviceRow.state,
 }
-
-
-@cache
-def installed_version() -> str:
-    """The version of this installation; "unknown" when it runs from a folder that was never installed."""
-    try:
-        return version("dynofarm")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @serves(router, routes.HEALTH)

@@ -3,13 +3,12 @@
 from contract.events import PhaseChanged, Producer, StreamOpened
 from contract.events.envelope import Stream
 from contract.failures import FailureReason
-from contract.version import CONTRACT_VERSION
+from contract.version import CONTRACT_VERSION, installed_version
 from device_agent.attempt.lease import Durations, Held, HeldPhase, claimed
 from device_agent.collect.spool import Spool
 from device_agent.floor.attempt_folder import AttemptFolder
 from device_agent.floor.clock import monotonic_ns, seconds_ns, wall
 from device_agent.floor.settings import AgentSettings
-from device_agent.floor.version import agent_version
 
 
 def open_spool(folder: AttemptFolder, settings: AgentSettings) -> Spool:
@@ -23,7 +22,7 @@ def open_spool(folder: AttemptFolder, settings: AgentSettings) -> Spool:
                 stream=Stream.DEVICE_AGENT,
                 contract_version=CONTRACT_VERSION,
                 attempt_id=folder.attempt_id,
-                producer=Producer(name="device_agent", version=agent_version()),
+                producer=Producer(name="device_agent", version=installed_version()),
                 t_wall=wall(),
             )
         )

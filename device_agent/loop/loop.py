@@ -11,6 +11,7 @@ from contract.agent_api import DeviceReport, HeldLease, Hello, HelloAnswer, Resu
 from contract.failures import FailureReason
 from contract.ids import AttemptId, DeviceId
 from contract.run_end import RunEnd
+from contract.version import installed_version
 from device_agent.attempt.delivery import Delivery
 from device_agent.attempt.resumption import open_spool
 from device_agent.attempt.runner import AttemptRunner, RunnerContext
@@ -20,7 +21,6 @@ from device_agent.floor.attempt_folder import AttemptFolder, Grant, attempt_fold
 from device_agent.floor.clock import monotonic_ns, wall
 from device_agent.floor.errors import AgentError, DeviceCallHangsError, FolderDamagedError
 from device_agent.floor.settings import AgentSettings
-from device_agent.floor.version import agent_version
 from device_agent.loop.claims import ClaimDesk
 from device_agent.loop.identity import ADVICE, enroll
 from device_agent.probes.host import disk_refusal, host_health
@@ -298,7 +298,7 @@ class Agent:
         backlog = [await asyncio.to_thread(delivery.spool.backlog) for delivery, _ in self._live_deliveries()]
         answer = await self._client.hello(
             Hello(
-                agent_version=agent_version(),
+                agent_version=installed_version(),
                 sent_at=wall(),
                 health=host_health(self._settings.agent_home, sum(backlog)),
                 devices=[report for report in reports if report is not None],

@@ -19,10 +19,10 @@ from pydantic import ValidationError
 
 from contract.calibration import Calibration, CalibrationReport
 from contract.model import ContractModel
+from contract.version import installed_version
 from device_agent.floor.atomic_file import write_atomically
 from device_agent.floor.errors import CalibrationRunsError, ModelMissingError
 from device_agent.floor.settings import AgentSettings
-from device_agent.floor.version import agent_version
 from device_agent.targets.models import model_path
 
 _log = structlog.get_logger(__name__)
@@ -160,7 +160,7 @@ def circumstances(model: Path) -> Circumstances:
     """As they are now, for the model at this path."""
     return Circumstances(
         model_files=_files_digest(model),
-        agent_version=agent_version(),
+        agent_version=installed_version(),
         processor=platform.machine(),
         cores=psutil.cpu_count() or 1,
     )
